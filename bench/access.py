@@ -15,8 +15,8 @@ from onetool.config.model import Grant, HttpConfig, JwtConfig, TokenConfig
 from onetool.database.documents import Documents
 from onetool.database.sqlite import SqliteDatabase
 from onetool.http.asgi import Scope, respond
-from onetool.interfaces.http.app import HttpApp, Route
 from onetool.interfaces.http.credentials import Credentials
+from onetool.interfaces.http.guard import Guard, Route
 from onetool.interfaces.http.jwt_verifier import JwtVerifier
 from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.login_sessions import LoginSessions
@@ -55,8 +55,8 @@ async def _measured(folder: Path) -> tuple[Turns, Turns]:
     """In turns: whatever else the machine does falls on all of them."""
     nobody = AccessRules(HttpConfig(access_log=False), ADDRESS)
     guarded = {**await _guarded(folder / "config"), **_stored(folder / "stored")}
-    sites = {name: HttpApp([Route("/x", _answer)], one.rules, 1024) for name, one in guarded.items()}
-    sites[NOBODY] = HttpApp([Route("/x", _answer)], nobody, 1024)
+    sites = {name: Guard([Route("/x", _answer)], one.rules, 1024) for name, one in guarded.items()}
+    sites[NOBODY] = Guard([Route("/x", _answer)], nobody, 1024)
     checks: Turns = {name: [] for name in guarded}
     requests: Turns = {name: [] for name in (NOBODY, *guarded)}
     for turn in range(ROUNDS + 1):
@@ -80,12 +80,12 @@ async def _timed(way: Callable[[], Awaitable[None]]) -> float:
 
 
 async def _check(shown: "Shown") -> None:
-    """What `HttpApp` does with the header."""
+    """What `Guard` does with the header."""
     rules, header = shown
     await rules.authenticate(header, _scope(header))
 
 
-async def _request(site: HttpApp, authorization: bytes | None) -> None:
+async def _request(site: Guard, authorization: bytes | None) -> None:
     await site(_scope(authorization), _receive, _send)
 
 

@@ -43,9 +43,9 @@ BEFORE = """
 import json, sys
 from onetool import App
 from onetool.interfaces.http.listen import BoundAddress
-from onetool.interfaces.http.serve import build_app
+from onetool.interfaces.http.site import build_site
 with App.open() as app:
-    build_app(app, BoundAddress("127.0.0.1", 8765, ("127.0.0.1",)), None, lambda scope: "")
+    build_site(app, BoundAddress("127.0.0.1", 8765, ("127.0.0.1",)), None, lambda scope: "")
     print(json.dumps([name for name in sys.modules if name.startswith("onetool.interfaces.web")]))
 """
 

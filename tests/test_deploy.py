@@ -17,7 +17,7 @@ from onetool.cluster.cluster import DRAIN_S, REQUESTS_TIMEOUT_S
 from onetool.config import load_config
 from onetool.core.errors import ConfigError
 from onetool.interfaces.cli.serve import serve
-from onetool.interfaces.http.serve import READY_PATH
+from onetool.interfaces.http.site import READY_PATH
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"

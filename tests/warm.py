@@ -243,7 +243,7 @@ POLLS = {
     "onetool.cluster.drift.LOG_AFTER_S": 1.0,
     **NO_SYNC,
     "onetool.interfaces.cli.audit.POLL_S": 0.05,
-    "onetool.interfaces.http.credentials.CHECK_EVERY_S": 0.1,
+    "onetool.interfaces.http.admissions.CHECK_EVERY_S": 0.1,
     "onetool.interfaces.mcp.pending_calls.LOOK_SECONDS": 0.1,
     "onetool.services.stats.writer.GATHER_SECONDS": 0.1,
     "onetool.sources.bundles.usage.GATHER_SECONDS": 0.1,

@@ -142,10 +142,10 @@ def test_over_rest(app):
     import httpx
 
     from onetool.interfaces.http.listen import BoundAddress
-    from onetool.interfaces.http.serve import build_app
+    from onetool.interfaces.http.site import build_site
 
     async def asked():
-        transport = httpx.ASGITransport(build_app(app, BoundAddress("127.0.0.1", 8765, ("127.0.0.1",)), None, dict))
+        transport = httpx.ASGITransport(build_site(app, BoundAddress("127.0.0.1", 8765, ("127.0.0.1",)), None, dict))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as client:
             return [
                 (await client.get(f"/tools/bundles/{KEY}")).text,

@@ -1,17 +1,14 @@
 """The header under which one replica sends a request to another: nobody else can make, change or repeat one."""
 
 import json
-import select
-import socket
 import sqlite3
 import time
-from contextlib import ExitStack, closing
+from contextlib import closing
 from http.client import HTTPConnection
 from types import SimpleNamespace
 
 import pytest
 from cluster.members import KEY
-from helpers import until
 
 from onetool.cluster.forwarding import ForwardSeal
 from onetool.core.principal import Principal
@@ -126,25 +123,3 @@ def test_what_was_sent_on_is_not_sent_on_again(target):
     path = b"/ask/" + other.encode() + b"1" * 32
     status, said = send(server, seal().write(id, "DELETE", path, NOBODY, b"", ""), b"", "DELETE", path)
     assert (status, said["code"]) == (502, "forward_loop")
-
-
-@pytest.mark.attack("other callers")
-def test_bodies_that_other_replicas_send_on_count_for_their_caller(target):
-    server, id = target
-    body = b" " * 1_000_000
-    with ExitStack() as ends:
-        clients = []
-        for _ in range(32):
-            header = seal().write(id, "POST", PATH, ADA, body, "")
-            lines = [f"POST {PATH.decode()} HTTP/1.1", "Host: x", "Content-Type: application/json"]
-            lines += [f"onetool-forwarded: {header}", f"Content-Length: {len(body)}", "", ""]
-            clients.append(ends.enter_context(socket.create_connection(("127.0.0.1", server.port), 20)))
-            clients[-1].sendall("\r\n".join(lines).encode() + body[:-1])
-        until(lambda: len(select.select(clients, [], [], 0)[0]) >= 16)
-        refused = select.select(clients, [], [], 0)[0]
-        heads = [client.recv(65536).lower() for client in refused]
-        assert 16 <= len(refused) < 32
-        assert all(b" 503 " in one and b"retry-after" in one and b"onetool-answered" in one for one in heads)
-        other = Principal(name="bob", owner="bob", role="call")
-        assert send(server, seal().write(id, "POST", PATH, other, NEWS, ""))[0] == 202
-    until(lambda: send(server, seal().write(id, "POST", PATH, ADA, NEWS, ""))[0] == 202)

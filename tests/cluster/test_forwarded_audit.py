@@ -42,7 +42,7 @@ def required(tmp_path_factory):
     config.write_text(f"{packs}\naudit: required\n")
     file = shared_file(folder)
     # The callers of forged requests have no token: a look at them would end those that take longer.
-    rarely = {warm.CONSTANTS: json.dumps({"onetool.interfaces.http.credentials.CHECK_EVERY_S": 60})}
+    rarely = {warm.CONSTANTS: json.dumps({"onetool.interfaces.http.admissions.CHECK_EVERY_S": 60})}
     with ExitStack() as ends:
         pair = [Member(folder / name, file, config=config, **rarely) for name in "ab"]
         for one in pair:

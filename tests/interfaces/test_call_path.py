@@ -30,7 +30,7 @@ META = "io.modelcontextprotocol/"
 CALLS = 5
 SETTLED_S = 3.0  # after which counts are written, and only what is done regularly goes on
 QUEUES = ("onetool-events", "onetool-audit")  # their threads do what follows
-WRITES = ("interfaces/http/exchange.py Exchange.send", "interfaces/mcp/stdio.py StdoutWriter._write")
+WRITES = ("interfaces/http/guard.py GuardedRequest.send", "interfaces/mcp/stdio.py StdoutWriter._write")
 COUNTED = {  # functions and files until the answer is sent, and with what follows
     "tools/call over HTTP, stateless": ((104, 36), (135, 46)),
     "tools/call over HTTP, in a session": ((92, 37), (150, 47)),

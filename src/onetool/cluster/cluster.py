@@ -1,6 +1,6 @@
 """`Cluster`: a replica's members, forwarder and internal routes.
 
-Routes below /cluster are for other replicas only: `HttpApp` refuses requests without a valid header from one of them.
+Routes below /cluster are for other replicas only: `Guard` refuses requests without a valid header from one of them.
 """
 
 import asyncio

@@ -28,10 +28,7 @@ Head = Mapping[bytes, bytes]
 JSON = b"application/json"
 CLOSE = (b"connection", b"close")
 MAX_HEAD = 64 * 1024  # bytes of the request head
-AUDIT = "onetool.audit"  # in the scope of a large body: a function that the route calls after decoding it
-BODY_DECODED = "onetool.body_decoded"  # in the scope of a large body: a function called after decoding
-SEND_WHOLE = "onetool.send_whole"  # in the scope: a function that sends a response in one piece if it can
-IS_WHOLE = "onetool.is_whole"  # in the start of a response: the next message has the whole body
+AUDIT = "onetool.audit"  # in the scope: kind and name of the request for the audit log
 HEAD = "onetool.head"  # in the scope: the headers by name, as returned by `read_head`
 DUPLICATE = b"\0"  # the value of a repeated header: no real header can have this value
 FORWARDED = "onetool.forwarded"  # in the scope of a forwarded request: the replica that sent it
@@ -128,7 +125,7 @@ def client_network(scope: Scope) -> str:
 
 
 async def read_body(receive: Receive) -> bytes | None:
-    """Return the body, which `Exchange` passes on in one message; None if the client disconnects first."""
+    """Return the body, which `GuardedRequest` passes on in one message; None if the client disconnects first."""
     message = await receive()
     return None if message["type"] == "http.disconnect" else message.get("body", b"")
 
@@ -152,7 +149,7 @@ async def respond(
 ) -> None:
     """Send a response. Unless `is_last`, more of the body follows."""
     own = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"x-content-type-options", b"nosniff")]
-    await send({"type": "http.response.start", "status": status, "headers": [*own, *headers], IS_WHOLE: is_last})
+    await send({"type": "http.response.start", "status": status, "headers": [*own, *headers]})
     await send({"type": "http.response.body", "body": body, "more_body": not is_last})
 
 

@@ -7,7 +7,7 @@ import asyncio
 from collections import deque
 from typing import Any, Self
 
-from onetool.http.asgi import IS_WHOLE, Headers, Receive, Send, encode, respond
+from onetool.http.asgi import Headers, Receive, Send, encode, respond
 
 Message = dict[str, Any]
 
@@ -29,7 +29,7 @@ async def send_json(send: Send, status: int, message: Any, headers: Headers = ()
     """Send a whole response; None is an empty one."""
     if message is None:
         own = (b"content-length", b"0")
-        await send({"type": "http.response.start", "status": status, "headers": [own, *headers], IS_WHOLE: True})
+        await send({"type": "http.response.start", "status": status, "headers": [own, *headers]})
         await send({"type": "http.response.body", "body": b""})
     else:
         await respond(send, status, encode(message), headers=headers)

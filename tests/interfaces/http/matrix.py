@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from onetool import App
 from onetool.interfaces.http.listen import BoundAddress
-from onetool.interfaces.http.serve import build_app
+from onetool.interfaces.http.site import build_site
 from onetool.interfaces.mcp.http import McpHttpApp
 from onetool.interfaces.rest import ASK_PATH, ROOTS
 from onetool.interfaces.rest.ask_app import ASK_ROUTES
@@ -38,7 +38,7 @@ def served(folder, config):
     folder.mkdir(exist_ok=True)
     (folder / "onetool.yaml").write_text(json.dumps(config))
     app = App.open(folder / "onetool.yaml")
-    return app, build_app(app, ADDRESS, McpHttpApp(app), lambda _scope: f"http://{HOST}")
+    return app, build_site(app, ADDRESS, McpHttpApp(app), lambda _scope: f"http://{HOST}")
 
 
 def token_of(name):

@@ -16,6 +16,7 @@ from interfaces.http.lasting import LastingRequest
 from interfaces.http.matrix import served, status_of, token_entry
 
 from onetool.http.asgi import HttpError
+from onetool.interfaces.http import admissions
 from onetool.interfaces.http import credentials as of_credentials
 from onetool.interfaces.http.credentials import Credentials
 
@@ -208,7 +209,7 @@ def status(server, shown):
 def test_a_reload_that_takes_rights_from_its_caller_is_answered(serve):
     server = serve(real=True, config={"http": {"token": TOKEN}})
     # The reload waits for a new server longer than a request goes on whose caller has lost a right.
-    code = f"import time; time.sleep({of_credentials.CHECK_EVERY_S * 4})"
+    code = f"import time; time.sleep({admissions.CHECK_EVERY_S * 4})"
     servers = {"slow": {"command": sys.executable, "args": ["-c", code]}}
     config = {"http": {"token": TOKEN, "admin": False}, "servers": servers}
     (server.folder / "onetool.yaml").write_text(json.dumps(config))

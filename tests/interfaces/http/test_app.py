@@ -12,9 +12,10 @@ from onetool.config.model import HttpConfig
 from onetool.core.principal import Principal
 from onetool.http.asgi import respond
 from onetool.interfaces.http import request_log
-from onetool.interfaces.http.app import READ, HttpApp, Route
+from onetool.interfaces.http.guard import Guard, Route
 from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.rules import AccessRules
+from onetool.interfaces.http.site import READ
 from onetool.services import event_queue
 from onetool.services.logs import NonBlockingHandler, make_log_non_blocking, set_up_logging
 
@@ -23,7 +24,7 @@ RULES = AccessRules(HttpConfig(), BoundAddress("127.0.0.1", 8765, ("127.0.0.1",)
 
 
 def site(*routes, **options):
-    return HttpApp(routes, RULES, 1024, **options)
+    return Guard(routes, RULES, 1024, **options)
 
 
 def ask(site, path="/x", method="GET", headers=(), body=b"", **scope):

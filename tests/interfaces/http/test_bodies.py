@@ -1,4 +1,4 @@
-"""Bodies that wait in memory: nobody fills it with unfinished requests, and nobody's large bodies hold up others."""
+"""Bodies that arrive: large ones have few places, and nobody's slow bodies or long calls hold up those of others."""
 
 import asyncio
 import json
@@ -15,17 +15,12 @@ from interfaces.http.test_mount import served
 
 import onetool
 from onetool import App
-from onetool.core.principal import Principal
-from onetool.http.asgi import HEAD, SEND_WHOLE, HttpError
-from onetool.interfaces.http.exchange import (
-    FULL_SHARES,
-    MAX_PER_ADDRESS,
-    MAX_PER_CALLER,
-    MIB,
-    BodyMemory,
-    Exchange,
-    Route,
-)
+from onetool.config.model import HttpConfig
+from onetool.http.asgi import HEAD, HttpError
+from onetool.interfaces.http import guard
+from onetool.interfaces.http.guard import LARGE_BODIES, MIB, Guard, GuardedRequest, Route
+from onetool.interfaces.http.listen import BoundAddress
+from onetool.interfaces.http.rules import AccessRules
 
 pytestmark = pytest.mark.attack("other callers")
 
@@ -44,7 +39,6 @@ def wait(file: str, text: str) -> int:
     return len(text)
 '''
 PART = 1_000_000  # bytes; less than what is large
-HELD = MAX_PER_ADDRESS // 4000 - 1  # sign-ins of 4,000 bytes that are read: there is room for one more
 
 
 def config(**changes):
@@ -64,12 +58,12 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def mounted(tmp_path):
-    """The port of a web app of somebody else, and how many bytes of bodies OneTool holds there."""
+    """The port of a web app of somebody else, and how many places for large bodies are free there."""
     (tmp_path / "onetool.yaml").write_text(json.dumps(config()))
     with App.open(tmp_path / "onetool.yaml") as app:
         asgi = onetool.asgi(app)
         with served(asgi) as url:
-            yield httpx.URL(url).port, lambda: asgi._site.bodies.total
+            yield httpx.URL(url).port, lambda: asgi._site.places._value
 
 
 def head(path, *lines, caller=None, kind="application/json"):
@@ -142,20 +136,14 @@ def test_a_sign_in_of_4_kb_is_read(server):
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])
-def test_unfinished_sign_ins_hold_little_memory_and_nobody_else(server, is_chunked):
+def test_unfinished_sign_ins_hold_up_nobody(server, is_chunked):
     line, data = unfinished(4000, is_chunked)
     with Crowd(server.port) as crowd:
         for _ in range(300):
             crowd.add(head("/login", line) + data)
-        refused = crowd.replies(300 - HELD)
-        assert len(refused) == 300 - HELD
-        assert {(one.status, one.code) for one in refused} == {(503, "too_many_bodies")}
-        assert all(int(one.headers["retry-after"]) > 0 for one in refused)
         assert call(server, "ann", 4 * MIB).json["size"] == 4 * MIB
         assert sign_in(server).status == 200
-        body = json.dumps({"token": TOKENS["ann"]}).encode()
-        other = crowd.add(head("/login", f"Content-Length: {len(body)}") + body, "127.0.0.2")
-        assert server.read(other).status == 200
+        assert crowd.answered() == []
 
 
 def test_announced_bytes_that_never_come_cost_nothing(server):
@@ -180,32 +168,6 @@ def test_a_request_that_shows_no_credential_is_answered_before_its_body_is_read(
 # Callers
 
 
-@pytest.mark.parametrize("is_chunked", [False, True])
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/mcp", "application/json"),
-        ("/call/time.now", "application/json"),
-        ("/run", "application/json"),
-        ("/ask", "application/json"),
-        ("/tools/imports/zip", "application/zip"),
-    ],
-)
-def test_unfinished_bodies_of_one_caller_are_bounded(server, path, kind, is_chunked):
-    line, data = unfinished(PART, is_chunked)
-    count = MAX_PER_CALLER // PART
-    with Crowd(server.port) as crowd:
-        for _ in range(2 * count):
-            crowd.add(head(path, line, caller="eve", kind=kind) + data)
-        refused = crowd.replies(count)
-        assert count <= len(refused) < 2 * count
-        assert {(one.status, one.code) for one in refused} == {(503, "too_many_bodies")}
-        assert all(int(one.headers["retry-after"]) > 0 for one in refused)
-        assert call(server, "bob", 4 * MIB).json["size"] == 4 * MIB
-        assert sign_in(server).status == 200
-    until(lambda: call(server, "eve", MIB).status == 200)
-
-
 def test_a_byte_at_a_time_is_counted_like_all_at_once(server):
     with Crowd(server.port) as crowd:
         slow = crowd.add(head("/mcp", "Content-Length: 2000", caller="eve"))
@@ -222,51 +184,66 @@ def large(caller, size=2 * MIB, path="/mcp"):
     return head(path, f"Content-Length: {size}", caller=caller) + b"x" * size
 
 
-@pytest.mark.parametrize("is_chunked", [False, True])
-def test_one_large_body_of_a_caller_is_read_at_a_time(mounted, is_chunked):
-    port, held = mounted
+def fill(crowd, free, is_chunked):
+    """Begin as many large bodies as there are places."""
     size = MIB + 100_000
     line, data = unfinished(size, is_chunked)
+    firsts = [crowd.add(head("/call/time.now", line, caller="eve") + data) for _ in range(LARGE_BODIES)]
+    until(lambda: free() == 0)
+    return firsts
 
-    def called(caller, size):
-        return head("/call/time.now", f"Content-Length: {size}", caller=caller) + b"{}".rjust(size)
 
+def called(caller, size):
+    return head("/call/time.now", f"Content-Length: {size}", caller=caller) + b"{}".rjust(size)
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_a_large_body_waits_for_a_place_and_small_ones_do_not(mounted, is_chunked):
+    port, free = mounted
     with Crowd(port) as crowd:
-        first = crowd.add(head("/call/time.now", line, caller="eve") + data)
-        until(lambda: held() == size)
-        second = crowd.add(called("eve", 2 * MIB))
-        for caller, size in (("eve", 2), ("eve", PART), ("bob", 2 * MIB)):
+        first, *_ = fill(crowd, free, is_chunked)
+        waiting = crowd.add(called("bob", 2 * MIB))
+        for caller, size in (("eve", 2), ("eve", PART), ("bob", PART)):
             assert Served.read(crowd.add(called(caller, size))).status == 200
-        assert second not in crowd.answered()
+        assert waiting not in crowd.answered()
         first.sendall(b"1\r\nx\r\n0\r\n\r\n" if is_chunked else b"x")
         assert Served.read(first).status == 400  # no JSON
-        assert Served.read(second).status == 200
+        assert Served.read(waiting).status == 200
+    until(lambda: free() == LARGE_BODIES)
 
 
-def test_a_client_that_hangs_up_gives_its_turn_to_the_next(server):
-    with Crowd(server.port) as crowd:
-        first = crowd.add(large("eve")[:-1])
-        assert call(server, "eve").status == 200
-        gone = crowd.add(large("eve")[:-1])
-        third = crowd.add(large("eve"))
-        assert call(server, "eve").status == 200
-        assert crowd.answered() == []
+def test_a_client_that_hangs_up_gives_its_place_to_the_next(mounted):
+    port, free = mounted
+    with Crowd(port) as crowd:
+        first, *_ = fill(crowd, free, False)
+        gone, waiting = crowd.add(called("eve", 2 * MIB)[:-1]), crowd.add(called("bob", 2 * MIB))
         gone.close()
         first.close()
-        assert server.read(third).json["size"] == 2 * MIB
+        assert Served.read(waiting).status == 200
 
 
-def test_large_bodies_that_wait_are_bounded_and_leave_room_for_the_one_that_is_read(server):
-    with Crowd(server.port) as crowd:
-        first = crowd.add(large("eve", 4 * MIB)[:-1])
-        assert call(server, "eve").status == 200
-        for _ in range(60):
-            crowd.add(head("/mcp", f"Content-Length: {2 * MIB}", caller="eve"))
-        refused = crowd.replies(60 - MAX_PER_CALLER // 2 // (320 * 1024))
-        assert {(one.status, one.code) for one in refused} == {(503, "too_many_bodies")}
+def test_a_body_that_does_not_arrive_gives_its_place_back_and_may_go_on(mounted, monkeypatch):
+    port, free = mounted
+    with Crowd(port) as crowd:
+        monkeypatch.setattr(guard, "PLACE_S", 0.5)
+        first, *_ = fill(crowd, free, False)
+        assert Served.read(crowd.add(called("bob", 2 * MIB))).status == 200
+        until(lambda: free() == LARGE_BODIES)
         first.sendall(b"x")
-        assert server.read(first).json["size"] == 4 * MIB
-    until(lambda: call(server, "eve", 2 * MIB).status == 200)
+        assert Served.read(first).status == 400  # no JSON
+        assert free() == LARGE_BODIES
+
+
+def test_a_large_body_without_a_place_is_refused_and_may_come_again(mounted, monkeypatch):
+    port, free = mounted
+    with Crowd(port) as crowd:
+        fill(crowd, free, False)
+        monkeypatch.setattr(guard, "PLACE_S", 0.1)
+        for data in (called("bob", 2 * MIB), head("/call/time.now", unfinished(2 * MIB, True)[0], caller="bob")):
+            data += b"" if b"Content-Length" in data else chunk(2 * MIB) + b"0\r\n\r\n"
+            refused = Served.read(crowd.add(data))
+            assert (refused.status, refused.json["code"]) == (503, "too_many_bodies")
+            assert int(refused.headers["retry-after"]) > 0
 
 
 META = {
@@ -324,68 +301,16 @@ def test_a_large_body_whose_call_takes_long_holds_up_no_other(gate, tmp_path, wa
 # What is given back
 
 
-def test_in_a_web_app_300_unfinished_sign_ins_hold_a_megabyte(mounted):
-    port, held = mounted
-    line, data = unfinished(4000, is_chunked=True)
+def test_the_place_of_a_body_that_is_refused_is_given_back(mounted):
+    port, free = mounted
+    line, data = unfinished(3 * MIB, is_chunked=True)
     with Crowd(port) as crowd:
-        for _ in range(300):
-            crowd.add(head("/login", line) + data)
-        assert len(crowd.replies(300 - HELD)) == 300 - HELD
-        assert held() == HELD * 4000 < MAX_PER_ADDRESS
-    until(lambda: held() == 0)
-
-
-@pytest.mark.parametrize("size", [10, PART, 3 * MIB])
-def test_what_is_refused_cut_off_or_answered_is_given_back(mounted, size):
-    port, held = mounted
-    line, data = unfinished(size, is_chunked=True)
-    with Crowd(port) as crowd:
-        cut_off = crowd.add(head("/call/time.now", line, caller="eve") + data)
-        until(lambda: held() == size)
-        answered = crowd.add(head("/call/time.now", line, caller="bob") + data + b"0\r\n\r\n")
-        assert Served.read(answered).status == 400  # no JSON
+        crowd.add(head("/call/time.now", line, caller="eve") + data)
+        until(lambda: free() == LARGE_BODIES - 1)
         too_large = crowd.add(head("/call/time.now", line, caller="bob") + data + chunk(4 * MIB))
         assert Served.read(too_large).status == 413
-        until(lambda: held() == size)
-        cut_off.close()
-        until(lambda: held() == 0)
-
-
-def test_all_callers_together_have_so_much_and_there_is_room_for_one_more():
-    memory = BodyMemory()
-    for caller in "abc":
-        assert memory.take(caller, MAX_PER_CALLER, MAX_PER_CALLER)
-        assert not memory.take(caller, 1, MAX_PER_CALLER)
-    assert memory.total == (FULL_SHARES - 1) * MAX_PER_CALLER == 48 * MIB
-    for number, size in enumerate([8 * MIB, 4 * MIB, 2 * MIB, MIB]):
-        assert not memory.take(f"caller {number}", size + 1, MAX_PER_CALLER)
-        assert memory.take(f"caller {number}", size, MAX_PER_CALLER)
-    assert memory.take("address", 4096, MAX_PER_ADDRESS)
-    assert memory.total < 64 * MIB
-    memory.give_back("a", MAX_PER_CALLER)
-    assert memory.take("d", 8 * MIB, MAX_PER_CALLER)
-
-
-@pytest.mark.parametrize(("caller", "is_ours", "counted"), [("ann", True, 0), ("ann", False, 4096), (None, True, 4096)])
-def test_small_bodies_count_unless_the_caller_and_the_server_are_known(caller, is_ours, counted):
-    async def receive():
-        return {"type": "http.request", "body": bytes(4096), "more_body": False}
-
-    async def send(_message):
-        raise AssertionError("refused")
-
-    memory, route = BodyMemory(), Route("/x", nothing)
-    scope = {"method": "POST", "path": "/x", HEAD: {b"content-length": b"4096"}, "client": ("9.9.9.9", 1), "log": {}}
-    if is_ours:
-        scope[SEND_WHOLE] = lambda *_: True
-    exchange = Exchange(memory, route, MIB, scope, receive, send)
-    exchange.check_length()
-    if caller is not None:
-        exchange.count_for(Principal(name=caller, owner=caller))
-    assert len(asyncio.run(exchange.receive())["body"]) == 4096
-    assert memory.total == counted
-    exchange.close()
-    assert memory.total == 0
+        until(lambda: free() == LARGE_BODIES - 1)
+    until(lambda: free() == LARGE_BODIES)
 
 
 def test_a_response_that_has_begun_gets_no_second_one():
@@ -395,7 +320,9 @@ def test_a_response_that_has_begun_gets_no_second_one():
         async def send(message):
             sent.append(message["type"])
 
-        exchange = Exchange(BodyMemory(), Route("/x", nothing), MIB, {"method": "GET", "log": {}}, nothing, send)
+        route = Route("/x", nothing)
+        site = Guard([route], AccessRules(HttpConfig(), BoundAddress("127.0.0.1", 1)), MIB)
+        exchange = GuardedRequest(site, route, {}, {"method": "GET", "log": {}, HEAD: {}}, nothing, send)
         begin = {"type": "http.response.start", "status": 200, "headers": []}
         await exchange.send({**begin})
         await exchange.send({"type": "http.response.body", "body": b"x", "more_body": True})

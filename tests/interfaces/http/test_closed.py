@@ -9,7 +9,8 @@ from postgres import database, database_url, postgres
 
 from onetool.app.access import token_store
 from onetool.interfaces.http.listen import BoundAddress
-from onetool.interfaces.http.serve import build_app, follow_config
+from onetool.interfaces.http.serve import follow_config
+from onetool.interfaces.http.site import build_site
 from onetool.interfaces.mcp.http import McpHttpApp
 from onetool.services.access_tokens import token_hash
 
@@ -70,7 +71,7 @@ def test_a_stranger_does_not_read_what_is_wrong_with_the_row(replica, database):
 
 def test_a_server_that_others_can_reach_stays_closed_without_its_tokens(tmp_path):
     app, _ = served(tmp_path / "it", {})
-    site = build_app(app, BoundAddress("127.0.0.1", 8765, ("192.0.2.1",)), McpHttpApp(app), lambda _: f"http://{HOST}")
+    site = build_site(app, BoundAddress("127.0.0.1", 8765, ("192.0.2.1",)), McpHttpApp(app), lambda _: f"http://{HOST}")
     assert status(site) == 401
     app.close()
 

@@ -14,7 +14,7 @@ from onetool import App
 from onetool.app.access import KnownTokens
 from onetool.app.allow_lists import AllowLists
 from onetool.app.own_server import served_at
-from onetool.interfaces.http.app import HttpApp
+from onetool.interfaces.http.guard import Guard
 from onetool.interfaces.http.jwt_verifier import JwtVerifier
 from onetool.interfaces.http.serve import server_facts
 from onetool.interfaces.rest.openapi import openapi_document
@@ -84,7 +84,7 @@ def counted(monkeypatch):
 
     count(TokenStore, "view")
     count(JwtVerifier, "known")
-    count(HttpApp, "_route")
+    count(Guard, "_route")
     count(AllowLists, "__init__")
     return counts
 

@@ -15,7 +15,8 @@ from interfaces.http.test_mount import served, starlette
 
 import onetool
 from onetool import App
-from onetool.interfaces.http.app import READ, Route
+from onetool.interfaces.http.guard import Route
+from onetool.interfaces.http.site import READ
 from onetool.interfaces.web import FOLDER, PageApp
 
 POLICY = (
@@ -186,7 +187,7 @@ def test_nothing_of_the_page_is_loaded_before_the_first_visit(tmp_path):
 import asyncio, sys
 from onetool import App
 from onetool.interfaces.http.listen import BoundAddress
-from onetool.interfaces.http.serve import build_app
+from onetool.interfaces.http.site import build_site
 
 def loaded():
     return [name for name in sys.modules if name.startswith("onetool.interfaces.web")]
@@ -204,7 +205,7 @@ async def visit(site, path, *headers):
 
 async def main():
     with App.open() as app:
-        site = build_app(app, BoundAddress("127.0.0.1", 8765, ("127.0.0.1",)), None, lambda scope: "")
+        site = build_site(app, BoundAddress("127.0.0.1", 8765, ("127.0.0.1",)), None, lambda scope: "")
         print(await visit(site, "/healthz"), await visit(site, "/login"), len(loaded()))
         print(await visit(site, "/", (b"accept", b"text/html")), len(loaded()) > 0)
 

@@ -291,7 +291,7 @@ from onetool.interfaces.http import serve
 from onetool.interfaces.mcp.http import McpHttpApp
 with App.open(find(None)) as app:
     address = serve.bind_address(app, "127.0.0.1", 0)
-    serve.build_app(app, address, McpHttpApp(app), lambda scope: "")
+    serve.build_site(app, address, McpHttpApp(app), lambda scope: "")
     serve._warm_bundles(app)
     app.runtime.warm()
     print(*sys.modules)

@@ -12,9 +12,9 @@ import yaml
 import onetool
 from onetool.config import load_config
 from onetool.http.asgi import MAX_HEAD
-from onetool.interfaces.http.app import LazyRoute
 from onetool.interfaces.http.heads import HEAD_S
 from onetool.interfaces.http.server import KEEP_ALIVE_S, STOP_TIMEOUT_S
+from onetool.interfaces.http.site import LazyRoute
 
 DOCS = (Path(__file__).parents[3] / "docs" / "operate" / "serve.md").read_text()
 

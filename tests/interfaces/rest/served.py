@@ -157,5 +157,5 @@ def problem(reply, status, code):
 
 
 def with_head(app):
-    """A route as an app of its own: its headers are read, as `HttpApp` does it."""
+    """A route as an app of its own: its headers are read, as `Guard` does it."""
     return lambda scope, *others: app({**scope, "onetool.head": dict(scope["headers"])}, *others)

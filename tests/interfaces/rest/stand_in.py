@@ -32,11 +32,12 @@ def app_of(options):
 
 
 def main(options):
-    from onetool.interfaces.http.app import READ, HttpApp, Route
     from onetool.interfaces.http.credentials import Credentials
+    from onetool.interfaces.http.guard import Guard, Route
     from onetool.interfaces.http.listen import listen, resolve
     from onetool.interfaces.http.rules import AccessRules
     from onetool.interfaces.http.server import serve
+    from onetool.interfaces.http.site import READ
     from onetool.interfaces.rest.app import RestApp
     from onetool.interfaces.rest.openapi import openapi
     from onetool.interfaces.rest.problem import PROBLEM_TYPE, problem_body
@@ -52,7 +53,7 @@ def main(options):
         Route("/openapi.json", openapi(app), methods=READ),
     ]
     credentials = Credentials(app.config.http, calls_only=options.get("allowed") is not None)
-    site = HttpApp(routes, AccessRules(app.config.http, place, credentials), 1024**2, app.runtime.redact)
+    site = Guard(routes, AccessRules(app.config.http, place, credentials), 1024**2, app.runtime.redact)
     serve(site, place, started=lambda: print(place.port, flush=True))
 
 

@@ -140,7 +140,7 @@ def test_what_was_seen_of_a_folder_is_trusted(tmp_path):
     own.mkdir()
     (own / "onetool.yaml").write_text(json.dumps({"http": {"token": TOKEN}}))
     (project / "onetool.yaml").write_text("servers: {a: {command: echo, enabled: false}}\n")
-    often = json.dumps({"onetool.interfaces.http.credentials.CHECK_EVERY_S": 0.001})  # the new config ends this caller
+    often = json.dumps({"onetool.interfaces.http.admissions.CHECK_EVERY_S": 0.001})  # the new config ends this caller
     api = Api(real=project.parent, env={"HOME": str(tmp_path), "ONETOOL_HOME": "", warm.CONSTANTS: often})
     api.client.headers["Authorization"] = f"Bearer {TOKEN}"
     try:

@@ -1,13 +1,13 @@
 """The HTTP server behind `onetool serve`: raw ASGI on uvicorn, without a web framework, to keep each call cheap.
 
-serve           starts a server from a config; the routes of an app
+serve           starts a server from a config
+site            the routes of an app, and the credentials it accepts
 listen          resolves the host, binds the sockets, and writes the welcome texts
 server          uvicorn, signals and a clean stop
 heads           limits for the head of a request: time and size
-app             the ASGI app: checks, access log, then the route
-exchange        one request and its response; limits for bodies: size, memory, one large one of a caller at a time
+guard           the ASGI app: every check of a request in one order, limits for bodies, then the route
 rules           Host, Origin, Sec-Fetch-Site, token and CORS
-credentials     authenticates requests, and ends those whose caller lost access
+credentials     authenticates requests; admissions: ends those whose caller lost access
 jwt_token       responses to a missing or invalid JWT; jwt_verifier: checks JWTs
 request_log     the access log, and records of requests in the audit log
 metrics         the route /metrics

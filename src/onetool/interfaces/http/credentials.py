@@ -9,26 +9,20 @@
                       if no credential is configured or stored, the role edit
 
 A calls-only server (`--tool-allow`, `http.admin: false`) caps every role at call.
-
-A stream may last for hours, while its token is revoked, expires or gets other tools, or its session ends. `Admissions`
-checks long requests every 0.4 s as if they came now, and ends those that would be refused.
 """
 
-import asyncio
 import hmac
 from collections.abc import Callable
-from contextvars import ContextVar
 from hashlib import sha256
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from onetool.app.access import MIN_TOKEN, has_credential, needs_credential
 from onetool.config.model import OWN_TOKEN
-from onetool.core.principal import LOCAL_CALLER, OWNER, Principal, Role, current_address, current_principal, is_admitted
-from onetool.http.asgi import HttpError, Scope
+from onetool.core.principal import LOCAL_CALLER, OWNER, Principal, Role
+from onetool.http.asgi import HttpError
 from onetool.interfaces.http.jwt_token import looks_like_jwt
 from onetool.interfaces.http.login_sessions import PREFIX, LoginSession, LoginSessions
 
@@ -284,64 +278,3 @@ def _admin(token: str) -> Principal:
 
 def _digest(token: bytes) -> bytes:
     return sha256(token).digest()
-
-
-# Long requests whose caller loses access
-
-CHECK_EVERY_S = 0.4  # between two checks: the calls of a revoked token end within half a second
-
-
-class Admission(msgspec.Struct, eq=False):
-    """A running request. `identify` returns who the caller would be if the request came now."""
-
-    identify: Callable[[], Principal]
-    principal: Principal
-    task: "asyncio.Task[Any] | None"
-    since: float
-    is_over: bool = False
-
-    def is_valid(self) -> bool:
-        """Return whether the caller still has access, with the rights from the beginning of the request."""
-        try:
-            return self.identify() == self.principal
-        except HttpError:
-            return False
-
-
-current_admission: ContextVar[Admission | None] = ContextVar("current_admission", default=None)
-
-
-class Admissions:
-    """The running requests. Belongs to one event loop."""
-
-    def __init__(self) -> None:
-        self._open: set[Admission] = set()
-        self._timer: asyncio.TimerHandle | None = None
-
-    def begin(self, scope: Scope, principal: Principal, address: str, identify: Callable[[], Principal]) -> None:
-        """Set the caller of a request, and check it until the end with `identify`."""
-        loop = asyncio.get_running_loop()
-        admission = Admission(identify, principal, asyncio.current_task(loop), loop.time())
-        scope["principal"], scope["admission"] = principal, admission
-        current_principal.set(principal)
-        current_address.set(address)
-        is_admitted.set(admission.is_valid)
-        current_admission.set(admission)
-        self._open.add(admission)
-        if self._timer is None:
-            self._timer = loop.call_later(CHECK_EVERY_S, self._look)
-
-    def end(self, admission: Admission) -> None:
-        self._open.discard(admission)
-        # The task's context refers to this object. This breaks the reference cycle, so that the memory of the request
-        # is free at once and still in the processor's caches for the next requests.
-        admission.task = None
-
-    def _look(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(CHECK_EVERY_S, self._look) if self._open else None
-        latest = loop.time() - CHECK_EVERY_S
-        for admission in [one for one in self._open if one.since <= latest]:
-            if not admission.is_valid() and admission.task is not None:
-                admission.is_over = True
-                admission.task.cancel()

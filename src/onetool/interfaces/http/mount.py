@@ -21,11 +21,11 @@ from urllib.parse import quote, unquote
 from onetool.app.allow_lists import allow_lists
 from onetool.core.principal import Principal
 from onetool.http.asgi import BARE_PREFIX, CLOSE, DUPLICATE, HttpError, Message, Receive, Scope, Send, respond
-from onetool.interfaces.http.app import HttpApp
 from onetool.interfaces.http.credentials import Credentials
+from onetool.interfaces.http.guard import Guard
 from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.rules import AccessRules, read_authority
-from onetool.interfaces.http.serve import build_app, credentials_for
+from onetool.interfaces.http.site import build_site, credentials_for
 from onetool.interfaces.mcp.http import McpHttpApp
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class MountedApp:
         lists = allow_lists(app, allowed)
         self._is_limited = lists.is_limited
         self._mcp = McpHttpApp(app, menu=menu, allowed=lists)
-        self._site: HttpApp = build_app(app, HERE, self._mcp, _url, lists)
+        self._site: Guard = build_site(app, HERE, self._mcp, _url, lists)
         self._follow_config()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Task[None] | None = None

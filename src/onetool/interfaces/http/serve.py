@@ -5,32 +5,24 @@ import logging
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
-from importlib import import_module
 from secrets import token_bytes
 from threading import Thread
-from time import time
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from onetool._version import __version__
-from onetool.app.access import KnownTokens, local_role, names_other_machine, needs_credential, token_store
-from onetool.app.allow_lists import AllowLists, Offered, allow_lists
+from onetool.app.access import needs_credential
+from onetool.app.allow_lists import allow_lists
 from onetool.app.config_lint import RANDOM_VALUE_HINT, access_warnings
 from onetool.app.telemetry import start_telemetry
 from onetool.core.errors import ConfigError, Mistake
-from onetool.core.redaction import mask_credentials
 from onetool.core.threads import run_later
-from onetool.http.asgi import CLUSTER_PATH, UNLOGGED, Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import request_log
-from onetool.interfaces.http.app import READ, HttpApp, LazyRoute, Route
-from onetool.interfaces.http.credentials import Credentials, current_admission, missing_token
-from onetool.interfaces.http.jwt_token import METADATA_PATHS, ResourceMetadata
+from onetool.interfaces.http.admissions import current_admission
+from onetool.interfaces.http.credentials import missing_token
+from onetool.interfaces.http.guard import Guard
 from onetool.interfaces.http.listen import (
     BoundAddress,
     ServerFacts,
     bearer_header,
-    connect_text,
     first_tool,
     greeting,
     is_loopback,
@@ -38,180 +30,21 @@ from onetool.interfaces.http.listen import (
     listen_unix,
     resolve,
 )
-from onetool.interfaces.http.login import LOGIN_METHODS, LOGIN_PATH, MAX_BODY, LoginApp
-from onetool.interfaces.http.login_sessions import LoginSessions
-from onetool.interfaces.http.metrics import METRICS_PATH, MetricsApp
-from onetool.interfaces.http.request_log import RequestAudit
 from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.http.server import serve
+from onetool.interfaces.http.site import build_site, credentials_for, is_for_this_machine, known_tokens
 from onetool.interfaces.mcp.http import McpHttpApp
-from onetool.interfaces.mcp.http_headers import as_json_rpc
-from onetool.interfaces.rest import ASK_PATH, CALL_METHODS, CALL_PATH, EVENTS_PATH, ROOTS, STATUS_PATH, mask_questions
-from onetool.interfaces.rest.problem import PROBLEM_TYPE, problem_body
 from onetool.interfaces.watchdog import Watchdog
 from onetool.services.logs import add_to_log_lines, make_log_non_blocking
-from onetool.services.request_rates import SharedRates
 
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.cluster import ClusterSettings
     from onetool.cluster.cluster import Cluster
     from onetool.cluster.shared_requests import SharedRequests
-    from onetool.database.shared_rates import SharedWindows
-    from onetool.interfaces.http.jwt_verifier import JwtVerifier
-    from onetool.services.access_tokens import TokenMemory
     from onetool.services.page_links import PageLinks, ServedLinks
 
 log = logging.getLogger("onetool.serve")
-ASK_BODY_FACTOR = 2  # a question may have 5 MiB of files, which base64 enlarges by a third
-READY_PATH = "/readyz"
-STARTING = "The tokens in the database could not be read yet, so callers can't be checked: the log says why."
-CUT_OFF = "This replica can't reach the database, but other replicas can: send requests to them."
-CLOSED = "The stored tokens can't be read or are lost, so none is accepted: the log says what to do."
-HEALTH_BODY = msgspec.json.encode({"status": "ok", "version": __version__})
-
-
-def build_app(
-    app: "App",
-    address: BoundAddress,
-    mcp: Any,
-    url: Callable[[Scope], str],
-    allowed: Offered = None,
-    cluster: "Cluster | None" = None,
-    links: "ServedLinks | None" = None,
-) -> HttpApp:
-    """Return the ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`; `url` returns
-    the address of the server for clients. With a `cluster`, it is one of several replicas. `links` open its page.
-    """
-    app.keep_database()
-    place, database = app.runtime.documents("page_sessions", "at once"), app.database
-    windows = app.runtime.databases.rates()
-    http, sessions = app.config.http, LoginSessions(place, time if database is None else database.now)
-    lists = allow_lists(app, allowed)
-    metadata, methods = ResourceMetadata(lambda: site.rules.http), (*READ, "OPTIONS")
-    routes = [
-        Route("/mcp", mcp, write_error=as_json_rpc),
-        *_api_routes(app, url, lambda: site.rules, lists, cluster),
-        Route("/openapi.json", _lazy("rest.openapi:openapi", app), methods=READ),
-        Route("/healthz", _health, protected=False, methods=READ),
-        Route(READY_PATH, _readiness(app, lambda: site, cluster), protected=False, methods=READ, takes_any_host=True),
-        *([Route(CLUSTER_PATH, cluster, below=True)] if cluster is not None else []),
-        *(Route(path, metadata, protected=False, methods=methods, is_public=True) for path in METADATA_PATHS),
-        *_page_routes(url, lambda: site.rules, sessions, windows),
-    ]
-    rules = AccessRules(http, address, credentials_for(app, sessions, lists.is_limited, address=address, links=links))
-
-    def mask(text: str) -> str:
-        return mask_questions(mask_credentials(app.runtime.redact(text)))
-
-    app.audit.open()
-    audit, most = RequestAudit(app.audit, LOGIN_PATH), http.max_body_mb * 1024**2
-    rates = None if windows is None else SharedRates(windows)  # counted by all replicas together
-    site = HttpApp(routes, rules, most, mask, audit, cluster, rates, app.runtime.recorder)
-    return site
-
-
-def credentials_for(
-    app: "App",
-    sessions: LoginSessions | None,
-    is_limited: bool,
-    before: Credentials | None = None,
-    address: BoundAddress | None = None,
-    links: "ServedLinks | None" = None,
-    hosts: Collection[str] = (),
-) -> Credentials:
-    """Return the credentials of the current config.
-
-    With an allow-list the server is calls-only, unless http.admin is set. Keeps state of the credentials `before`: the
-    keys of the same issuer and the memory of tokens. `hosts` are names of the server that the config doesn't have.
-    """
-    http = app.config.http
-    calls_only = http.admin is False or (is_limited and http.admin is None)
-    known, jwt = (None, None) if before is None else (before.memory, before.jwt)
-    is_reachable = names_other_machine(http, hosts) or (address is not None and not is_loopback(address.addresses))
-    is_own = address is not None and is_for_this_machine(app, address)
-    if before is not None:
-        links = before.links if is_own else None
-    tokens, jwt, local = known_tokens(app, known), _jwt_verifier(app, jwt), local_role(http) if is_own else None
-    return Credentials(http, tokens, sessions, calls_only, jwt, is_reachable, links, local)
-
-
-def is_for_this_machine(app: "App", address: BoundAddress) -> bool:
-    """Return whether only this machine can reach the server, and it is not part of a cluster."""
-    return bool(address.addresses) and is_loopback(address.addresses) and app.config.cluster is None
-
-
-def _jwt_verifier(app: "App", before: "JwtVerifier | None") -> "JwtVerifier | None":
-    http = app.config.http
-    if http.jwt is None or (before is not None and before.is_for(http.jwt, http.url)):
-        return None if http.jwt is None else before
-    from onetool.interfaces.http.jwt_verifier import JwtVerifier, json_fetcher
-
-    return JwtVerifier(http.jwt, http.url, json_fetcher(app.runtime.client, http.jwt))
-
-
-def known_tokens(app: "App", memory: "TokenMemory | None" = None) -> KnownTokens:
-    """Return the named tokens. Without `memory`, they share the app's, so that errors are logged only once."""
-    place = app.runtime.documents("tokens", "at once")
-    return KnownTokens(
-        app.config.http.tokens, token_store(app.config, place, memory or app.runtime.tokens.store.memory)
-    )
-
-
-def _api_routes(
-    app: "App",
-    url: Callable[[Scope], str],
-    rules: Callable[[], AccessRules],
-    allowed: AllowLists,
-    cluster: "Cluster | None",
-) -> list[Route]:
-    """Return the routes of the REST API. Its refusals are problem documents."""
-    route = partial(Route, write_error=problem_body, error_type=PROBLEM_TYPE)
-    metrics = MetricsApp(app, rules, cluster)  # it checks its callers itself
-    rest = _lazy("rest.app:RestApp", app, allowed, None if cluster is None else cluster.members)
-    call, ask = _lazy("rest.app:CallApp", app, allowed), _lazy("rest.ask_app:AskApp", app, allowed, cluster)
-    status = _lazy("rest.events:StatusApp", app, url, lambda scope: rules().needs_login(scope), allowed)
-    events = _lazy("rest.events:EventsApp", app, allowed)
-    check_rest, check_ask = partial(_check, "rest.routing:API_ROUTES"), partial(_check, "rest.ask_app:ASK_ROUTES")
-    return [
-        *(route(root, rest, below=True, check=check_rest) for root in ROOTS),
-        route(CALL_PATH, call, methods=CALL_METHODS, below=True, takes_bare_post=True),
-        route(ASK_PATH, ask, below=True, check=check_ask, body_factor=ASK_BODY_FACTOR),
-        route(STATUS_PATH, status, methods=READ),
-        route(EVENTS_PATH, events, methods=("GET",)),
-        route(METRICS_PATH, metrics, protected=False, methods=READ, takes_any_host=True),
-    ]
-
-
-def _loaded(place: str) -> Any:
-    module, _, name = place.partition(":")
-    return getattr(import_module(f"onetool.interfaces.{module}"), name)
-
-
-def _lazy(place: str, *args: Any) -> LazyRoute:
-    """Return a route whose app is made by the class or function at `place`."""
-    return LazyRoute(lambda: _loaded(place)(*args))
-
-
-def _check(place: str, scope: Scope) -> tuple[bytes, ...]:
-    """Return the media types of a route in the table at `place`. Raises RestError if there is no such route."""
-    return _loaded(place).check(scope)
-
-
-def _page_routes(
-    url: Callable[[Scope], str],
-    rules: Callable[[], AccessRules],
-    sessions: LoginSessions,
-    windows: "SharedWindows | None",
-) -> list[Route]:
-    """Return the routes of the page and of signing in. They are public, because they contain no data."""
-    page = _lazy("web:PageApp", lambda scope: connect_text(url(scope), rules().needs_login(scope)))
-    login = LoginApp(rules, sessions, windows)
-    return [
-        Route(LOGIN_PATH, login, protected=False, methods=LOGIN_METHODS, max_body=MAX_BODY),
-        Route("/assets", page, protected=False, methods=READ, below=True),
-        Route("/", page, protected=False, methods=READ, is_page=True),
-    ]
 
 
 def client_url(app: "App", address: BoundAddress) -> str:
@@ -240,7 +73,7 @@ def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | N
 
 
 def follow_config(
-    app: "App", address: BoundAddress, http_app: HttpApp, allowed: Collection[str] | None = None
+    app: "App", address: BoundAddress, site: Guard, allowed: Collection[str] | None = None
 ) -> Callable[[], None]:
     """Apply the access rules of every new config. The listening address does not change."""
     in_force = app.config
@@ -250,7 +83,7 @@ def follow_config(
         if app.config is in_force:
             return
         in_force, http = app.config, app.config.http
-        before = http_app.rules.credentials
+        before = site.rules.credentials
         lacks = missing_token(http, known_tokens(app, before.memory))
         if lacks and not is_loopback(address.addresses):
             how = "set http.token, or: onetool tokens add"
@@ -262,11 +95,11 @@ def follow_config(
         credentials = credentials_for(app, before.sessions, allowed is not None, before, address)
         if (own := current_admission.get()) is not None:
             own.task = None  # the request that reloads is answered, even if its caller loses access
-        http_app.rules = AccessRules(http, address, credentials)
+        site.rules = AccessRules(http, address, credentials)
         before.give_way_to(credentials)
         if (links := credentials.links) is not None and links.home != app.config.home:
             Thread(target=links.move, args=(_links_in_state(app),), daemon=True).start()  # keeps the event loop free
-        http_app.max_body = http.max_body_mb * 1024**2
+        site.max_body = http.max_body_mb * 1024**2
 
     return app.on_change(changed)
 
@@ -277,38 +110,6 @@ async def reload_app(app: "App", mcp: Any) -> None:
     await mcp.reload()
     if app.config is not before:  # otherwise the config is invalid, which was logged
         log.info("Reloaded: %d tools", app.catalog.count())
-
-
-async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:
-    await respond(send, 200, HEALTH_BODY)
-
-
-def _readiness(app: "App", site: Callable[[], HttpApp], cluster: "Cluster | None") -> Asgi:
-    """Return the app of GET /readyz: whether a balancer should send requests here.
-
-    While no replica can reach the database, all stay ready, because their tools continue to work. A replica is not
-    ready if only it can't reach the database; before it has first reached the database, because valid tokens are
-    unknown; and after `state.db` was lost. A shared database that lost its tokens must not take out all replicas.
-    """
-
-    async def answer(scope: Scope, _receive: Receive, send: Send) -> None:
-        scope["log"][UNLOGGED] = True  # balancers poll every second
-        found = {"status": "ready"}
-        tokens = await asyncio.to_thread(site().rules.credentials.stored_tokens)
-        if tokens is not None and app.config.database is not None and tokens.is_away:
-            found = {"status": "starting", "message": STARTING}
-        if tokens is not None and app.config.database is None and (tokens.problem or tokens.loss):
-            found = {"status": "closed", "message": CLOSED}
-        if app.config.database is not None and cluster is not None and await cluster.is_cut_off():
-            found = {"status": "cut_off", "message": CUT_OFF}
-        if site().is_draining:
-            found = {"status": "draining", "message": "This server is about to stop: send requests to other servers."}
-        is_ready = found["status"] == "ready"
-        if app.config.database is not None and (database := app.database) is not None:
-            found["database"] = "away" if database.is_away else "ok"
-        await respond(send, 200 if is_ready else 503, msgspec.json.encode(found))
-
-    return answer
 
 
 # Start
@@ -341,8 +142,8 @@ def serve_app(
     lists = allow_lists(app, allowed)
     mcp = McpHttpApp(app, menu=menu, allowed=lists, shared=requests)
     links = _page_links(app, address, token_bytes(32) if cluster is None else cluster.key)
-    http_app = build_app(app, address, mcp, lambda _scope: client_url(app, address), lists, shared, links)
-    follow_config(app, address, http_app, allowed)
+    site = build_site(app, address, mcp, lambda _scope: client_url(app, address), lists, shared, links)
+    follow_config(app, address, site, allowed)
 
     async def reload() -> None:
         with on_reload():
@@ -371,7 +172,7 @@ def serve_app(
             further = shared.start(listen_unix)
         if drain_s is not None:
             further["drain_s"] = drain_s
-        return serve(http_app, address, started=started, reload=reload, **further)
+        return serve(site, address, started=started, reload=reload, **further)
 
 
 def _start_logs(app: "App", replica: str | None) -> None:

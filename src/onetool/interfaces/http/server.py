@@ -23,7 +23,7 @@ import msgspec
 import uvicorn
 
 from onetool.core.errors import OneToolError
-from onetool.interfaces.http.app import HttpApp
+from onetool.interfaces.http.guard import Guard
 from onetool.interfaces.http.heads import HeadWatch, HttpConnection
 from onetool.interfaces.http.listen import BoundAddress, refuse_new
 
@@ -56,9 +56,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     is_last: Callable[[], bool] = lambda: True  # whether no other process accepts connections on these sockets then
 
 
-def serve(
-    http_app: HttpApp, address: BoundAddress, *, shutdown_timeout_s: float = STOP_TIMEOUT_S, **options: Any
-) -> int:
+def serve(site: Guard, address: BoundAddress, *, shutdown_timeout_s: float = STOP_TIMEOUT_S, **options: Any) -> int:
     """Serve until a signal stops the server; return the signal. `options` are fields of ServeOptions.
 
     `shutdown_timeout_s` is the timeout of current requests when the server stops.
@@ -69,7 +67,7 @@ def serve(
     logging.getLogger("asyncio").handlers = list(handlers)  # otherwise it would write lines that are not JSON
     watches: set[HeadWatch] = set()
     config = uvicorn.Config(
-        http_app,
+        site,
         http=partial(HttpConnection, watches=watches),  # pyright: ignore[reportArgumentType]
         ws="none",
         lifespan="on",
@@ -80,7 +78,7 @@ def serve(
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=shutdown_timeout_s,  # pyright: ignore[reportArgumentType]
     )
-    server = _Server(config, http_app, watches, ServeOptions(**options))
+    server = _Server(config, site, watches, ServeOptions(**options))
     try:
         from uvloop import new_event_loop
     except ImportError:  # not available on this system
@@ -95,13 +93,11 @@ def serve(
 class _Server(uvicorn.Server):
     """uvicorn's server with our own signal handlers: uvicorn's would end the process before everything is closed."""
 
-    def __init__(
-        self, config: uvicorn.Config, http_app: HttpApp, watches: set[HeadWatch], options: ServeOptions
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, site: Guard, watches: set[HeadWatch], options: ServeOptions) -> None:
         super().__init__(config)
         self.signal = 0
         self.further = [] if options.further is None else [options.further]
-        self._http_app = http_app
+        self._site = site
         self._watches = watches
         self._options = options
         self._reloading: asyncio.Task[None] | None = None
@@ -131,7 +127,7 @@ class _Server(uvicorn.Server):
             server.close()  # no new connections, before streams are ended
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
-                await self._http_app.stop()
+                await self._site.stop()
         except Exception as error:  # noqa: BLE001 - the server must stop anyway
             log.error("Streams could not be ended: %s: %s", type(error).__name__, error)
         await self._wait_while(UNREAD_S, HeadWatch.has_unread)  # uvicorn would close these connections
@@ -139,7 +135,7 @@ class _Server(uvicorn.Server):
 
     async def _part(self, sockets: list[socket.socket]) -> None:
         """Accept the clients that have connected, and wait for those that may be about to send a request."""
-        self._http_app.drain()
+        self._site.drain()
         if self._options.is_last():  # otherwise another process accepts them
             for one in sockets:
                 refuse_new(one)
@@ -161,7 +157,7 @@ class _Server(uvicorn.Server):
         self.signal = self.signal or number
         if (self._options.drain_s or self._options.finish_s) and not self.force_exit and number == signal.SIGTERM:
             log.info("Stopping in %g s: %s", self._options.drain_s, name)
-            self._http_app.drain()
+            self._site.drain()
             self._finishing = asyncio.create_task(self._finish())
         else:
             log.info("Stopping %s: %s", "at once" if self.force_exit else "now", name)
@@ -169,7 +165,7 @@ class _Server(uvicorn.Server):
 
     async def _finish(self) -> None:
         await asyncio.sleep(self._options.drain_s)
-        if self._options.finish_s and not await self._http_app.finish(self._options.finish_s):
+        if self._options.finish_s and not await self._site.finish(self._options.finish_s):
             log.warning("Stopping with work still in progress after %g s (cluster.finish_s)", self._options.finish_s)
             self.config.timeout_graceful_shutdown = LATE_S
         self.should_exit = True

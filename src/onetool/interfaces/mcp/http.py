@@ -29,7 +29,6 @@ from onetool.core.mcp_protocol import (
 )
 from onetool.core.principal import LOCAL, Principal
 from onetool.http.asgi import (
-    BODY_DECODED,
     DUPLICATE,
     HEAD,
     Head,
@@ -245,13 +244,11 @@ class McpHttpApp:
                 if ACCEPTS_REPLY.search(head.get(b"accept", b"*/*")) is None:
                     text = "the Accept header must allow application/json or text/event-stream"
                     raise HttpError(406, "not_acceptable", text)
-                posted = await receive()  # the whole body: `Exchange` reads it
+                posted = await receive()  # the whole body: `GuardedRequest` reads it
                 if posted["type"] == "http.disconnect":
                     raise JsonRpcError(PARSE_ERROR, "the client disconnected in the middle of its message")
                 body = posted.get("body", b"")
                 message, problem = decode_message(body)
-                if BODY_DECODED in scope:
-                    scope[BODY_DECODED]()
                 if problem is not None:
                     raise problem
                 params = message.get("params", {})
