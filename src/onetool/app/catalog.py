@@ -85,6 +85,7 @@ class ToolCatalog:
         """
         self.registry = registry
         self.mistakes: tuple[Mistake, ...] = ()
+        self.warnings: tuple[Mistake, ...] = ()  # the warnings among them that are not only for `onetool check`
         self.prompts: Mapping[str, Prompt] = freeze({})
         self.resources: Mapping[str, Resource] = freeze({})  # by URI
         self.servers: Servers | None = None  # None: none are configured
@@ -387,10 +388,14 @@ class ToolCatalog:
             self.resources = add_first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
             found = lint_config(self._config, self.registry, waiting, lambda: self._current.runtime.documents("tokens"))
             self.mistakes = (*mistakes, *found)
+            self.warnings = tuple(one for one in mistakes if one.severity != "error")
             for mistake in mistakes:  # `onetool check` reports the others
                 if str(mistake) not in self._logged:
                     self._logged.add(str(mistake))
-                    log.log(logging.ERROR if mistake.severity == "error" else logging.WARNING, "%s", mistake)
+                    if mistake.severity == "error":
+                        log.error("%s", mistake)
+                    else:
+                        config_log.warning("%s", mistake)
         for tell in list(self._listeners):
             try:
                 tell()

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 import pytest
 from helpers import BUILT_IN_PACKS, cli, definition, invoke, start, trusted
+from sources.mcp_servers.harness import block_of
 
 
 def on_a_terminal(*args, cwd, rows=40, columns=100):
@@ -605,6 +606,28 @@ def test_warnings_about_the_config_are_printed_once_after_each_change(tmp_path):
         assert "known keys: type, command" in invoke("check", "--config", "onetool.yaml", cwd=tmp_path).stdout
         served = cli("--config", "onetool.yaml", "mcp", stdin="", cwd=tmp_path)
         assert "known keys: type, command" in json.loads(served.stderr.splitlines()[0])["message"]
+
+
+def test_warnings_about_servers_are_not_printed_by_every_command(tmp_path):
+    block = block_of("offers", env={"PIDS": str(tmp_path / "pids")})
+    (tmp_path / "onetool.yaml").write_text(json.dumps({"servers": {"one": block, "two": block}}))
+    listed = cli("--config", "onetool.yaml", "servers", "list", cwd=tmp_path)
+    assert all("notes://today" in one["warning"] for one in json.loads(listed.stdout))
+    assert "{" not in listed.stderr
+    printed = [cli("--config", "onetool.yaml", "run", "one.one()\nnosuch()", cwd=tmp_path).stderr for _ in range(3)]
+    assert printed[1:] == ["Error: line 2: nosuch is not defined\n"] * 2
+    assert not printed[0].startswith("{")
+
+
+def test_a_warning_about_a_bundle_is_printed_once(tmp_path):
+    (tmp_path / "onetool.yaml").write_text("{}")
+    assert invoke("--config", "onetool.yaml", "bundles", "create", "mine", cwd=tmp_path).returncode == 0
+    (tmp_path / "mine.py").write_text("def one() -> int:\n    return 1\n")
+    (tmp_path / "onetool.yaml").write_text("packs: [mine.py]")
+    first, second = (invoke("--config", "onetool.yaml", "run", "nosuch()", cwd=tmp_path).stderr for _ in range(2))
+    assert "the bundle 'mine'" in first
+    assert not first.startswith("{")
+    assert second == "Error: line 1: nosuch is not defined\n"
 
 
 def test_check_lists_every_mistake(configured):

@@ -1,8 +1,8 @@
 """Options that commands share, their checks, and the app that commands open."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial, wraps
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -15,7 +15,7 @@ from onetool.app.audit import noted_command
 from onetool.config import Config, Found, find, load_config
 from onetool.config.file_checks import is_inside
 from onetool.config.model import ServerSettings
-from onetool.core.errors import ConfigError, OneToolError
+from onetool.core.errors import ConfigError, Mistake, OneToolError
 from onetool.core.file_facts import digest_of
 from onetool.core.principal import is_pattern
 from onetool.core.text import did_you_mean, or_rather
@@ -80,16 +80,19 @@ def open_app(
     found = find_here(ctx)
     claim_stdout()
     trust_log.disabled = True  # `find_here` has reported the folder
-    config_log.disabled = is_short = ctx.command.name not in ("serve", "mcp")
+    is_short, logs_warnings = ctx.command.name not in ("serve", "mcp"), config_log.isEnabledFor(logging.WARNING)
+    if is_short:  # also for servers that connect later
+        config_log.disabled = True
+        ctx.call_on_close(partial(setattr, config_log, "disabled", False))
     try:
         opened = App.open(found, imports=imports, watch=watch, makes_tables=makes_tables, servers=servers)
         app = ctx.with_resource(opened)
     finally:
-        trust_log.disabled = config_log.disabled = False
+        trust_log.disabled = False
     if makes_tables:
         app.require_state()
-    if is_short and app.config.warnings and config_log.isEnabledFor(logging.WARNING):
-        _print_new_warnings(app)
+    if is_short and logs_warnings and (warnings := (*app.config.warnings, *app.catalog.warnings)):
+        _print_new_warnings(app, warnings)
     if app.servers is not None:
         named = {name.partition(".")[0] for name in allowed or ()}
         knows_all = packs is not None and not any(map(is_pattern, named))
@@ -98,12 +101,12 @@ def open_app(
     return app
 
 
-def _print_new_warnings(app: App) -> None:
+def _print_new_warnings(app: App, warnings: Sequence[Mistake]) -> None:
     """Print the warnings about the config, in short and once: again only after a change of its files."""
     from onetool.database import DatabaseError  # slow, and few configs have warnings
 
     files = filter(None, (app.config.path, *app.config.include))
-    state = sha256("\n".join([*map(str, app.config.warnings), *map(digest_of, files)]).encode()).digest()
+    state = sha256("\n".join([*map(str, warnings), *map(digest_of, files)]).encode()).digest()
     try:
         printed = app.runtime.documents("warnings")
         if printed.read(PRINTED) == state:
@@ -111,7 +114,7 @@ def _print_new_warnings(app: App) -> None:
         printed.write(PRINTED, state)
     except (DatabaseError, ConfigError):  # the command says so if it needs the database
         pass
-    for warning in app.config.warnings:
+    for warning in warnings:
         click.echo(f"warning: {printable(replace(warning, hint=None))}", err=True)
     click.echo("  These warnings are not repeated; to see them in full: onetool check", err=True)
 
