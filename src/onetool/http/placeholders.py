@@ -76,9 +76,8 @@ class Values(dict[str, Any]):
         self._left -= size
         if self._left < 0:
             limit = f"{self._max_bytes:,} bytes (limits.maxRequestBytes)"
-            failure = placeholder.bad(f"makes the request larger than the tool may send: {limit}")
-            failure.reason = "too_large"
-            raise failure
+            why = placeholder.bad(f"makes the request larger than the tool may send: {limit}")
+            raise ToolFailure(str(why), reason="too_large", hints=("the tool's limits.maxRequestBytes can be raised",))
 
 
 class TemplateText:

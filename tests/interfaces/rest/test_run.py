@@ -378,7 +378,7 @@ def test_a_large_value_that_can_not_be_stored_is_an_error(tmp_path, start):
     api = start(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])
     found = run(api, "['x' * 1000] * 2000")
     assert found["ok"] is False
-    assert "lost" in found["error"]["message"]
+    assert "The call was made, but its result" in found["error"]["message"]
 
 
 def test_names_are_made_once_for_each_catalogue(home, monkeypatch):

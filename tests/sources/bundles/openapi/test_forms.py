@@ -11,7 +11,7 @@ from http_harness import Harness, allowed
 from sources.bundles.openapi.documents import from_openapi
 from upstream import Upstream
 
-from onetool.core.errors import BadArguments
+from onetool.core.errors import BadArguments, ToolFailure
 from onetool.core.schema import CompiledSchema
 
 DOCUMENT = Path(__file__).parents[3] / "data" / "openapi" / "forms.yaml"
@@ -120,7 +120,7 @@ def test_a_member_cannot_replace_a_field(call):
 
 def test_what_is_small_as_json_and_huge_as_a_form_is_refused(call):
     name = "n" * 500_000
-    with pytest.raises(BadArguments, match="makes the request larger than the tool may send"):
+    with pytest.raises(ToolFailure, match="makes the request larger than the tool may send"):
         call("list-charges", filter={name: {str(number): 1 for number in range(10_000)}})
 
 
