@@ -1,7 +1,12 @@
-"""The environment of a server's process: basic variables, a company's network settings, and the server's `env`."""
+"""The environment of a server's process: basic variables, a company's network settings, and the server's `env`.
+
+With advice for servers that don't start in it.
+"""
 
 import os
 import re
+import shlex
+from pathlib import PurePath
 
 from onetool.core.redaction import sounds_secret
 from onetool.core.system import START_VARIABLES
@@ -24,10 +29,17 @@ MIN_MASKED = 8  # characters of a value; shorter values, such as `true`, also oc
 _USER_INFO = re.compile(r"[^/\s]@")  # also in a password with a slash, but not in https://host/@scope
 _QUERY_NAME = re.compile(r"[?&]([^=&#\s]+)=")
 _NETWORK_ERROR = re.compile(
-    r"certificate|cert_|self.signed|unknown.?issuer|\bssl|\btls|enotfound|eai_again|getaddrinfo|name resolution|"
+    r"certificate|cert_|self.signed|unknown.?issuer|\bssl|\btls|\benotfound|eai_again|getaddrinfo|name resolution|"
     r"name or service not known|nodename nor servname|resolve host|dns error|lookup address",
     re.IGNORECASE,
 )
+# What servers for version 1 of the Python SDK say when they get version 2. Version 1 brought httpx along.
+_MCP_2 = re.compile(
+    r"No module named '(?:mcp\.server\.fastmcp\b|httpx')|cannot import name '\w+' from 'mcp[.']|"
+    r"'Server' object has no attribute '(?:(?:list|call|get|read|set|subscribe|unsubscribe)_\w+|request_context)'"
+)
+_MCP_1 = "mcp<2"
+_UV = (("uvx",), ("uv", "tool", "run"), ("uv", "run"))  # take --with
 
 
 def environment(settings: ServerSettings) -> dict[str, str]:
@@ -50,9 +62,11 @@ def masked_values(settings: ServerSettings) -> tuple[str, ...]:
 
 
 def start_advice(settings: ServerSettings, message: str) -> str:
-    """Return advice for a start that failed with this message; empty if the network is not the cause."""
+    """Return advice for a start that failed with this message; empty if the cause is unknown."""
     if settings.transport != "stdio":
         return ""
+    if _MCP_2.search(message) and not any(_MCP_1 in word for word in settings.args):
+        return f"; it was written for mcp 1 and got mcp 2. {_pin_advice(settings.command_line)}"
     names = ", ".join((*CERTIFICATES, *PROXIES, *INDEXES))
     is_network = _NETWORK_ERROR.search(message) is not None
     if not settings.inherit:
@@ -64,6 +78,16 @@ def start_advice(settings: ServerSettings, message: str) -> str:
         lines = ", ".join(f'{name}: "${{{name}}}"' for name in withheld)
         advice += f"; not passed on because of credentials: {', '.join(withheld)} (to pass it, add env: {{{lines}}})"
     return advice
+
+
+def _pin_advice(words: tuple[str, ...]) -> str:
+    """Return how to start this command line with version 1 of the Python SDK."""
+    started = (PurePath(words[0]).stem, *words[1:])
+    for runner in _UV:
+        if started[: len(runner)] == runner:
+            at = len(runner)
+            return f"Pin it in its args: {shlex.join((*words[:at], '--with', _MCP_1, *words[at:]))}"
+    return f"Pin it where the server is installed: pip install {shlex.quote(_MCP_1)}"
 
 
 def _network(settings: ServerSettings) -> dict[str, str]:
