@@ -342,6 +342,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     spec: ToolSpec
     title: str | None = None
+    server_listing: Mapping[str, Any] | None = None  # if it is of an MCP server: its title, arguments, icons …
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True, dict=True):

@@ -125,3 +125,8 @@ def test_lists_that_a_server_does_not_know_are_empty_and_spoil_no_other(tmp_path
 def test_the_server_hears_that_pages_can_be_shown(host):
     told = json.loads(host.call("maps__client_capabilities")["content"][0]["text"])
     assert told["extensions"]["io.modelcontextprotocol/ui"] == {"mimeTypes": [HTML]}
+
+
+def test_the_server_hears_that_forms_can_be_filled_in_but_no_pages_opened(host):
+    told = json.loads(host.call("maps__client_capabilities")["content"][0]["text"])
+    assert told["elicitation"] == {"form": {}}

@@ -153,3 +153,11 @@ def test_a_child_sees_only_what_it_should(harness, monkeypatch):
         assert "OPENAI_API_KEY" not in seen
         assert {"PATH", "HOME", "MINE", "LC_ALL", "PIDS"} <= set(seen)
         assert [name for name in seen if name.startswith(("ONETOOL", "PYTEST", "PYTHON"))] == []
+
+
+def test_an_invalid_entry_hides_no_other_of_its_list(harness):
+    with harness.app({"odd": harness.nasty("lists")}) as app:
+        settle(app)
+        said = "\n".join(app.servers.log_lines("odd", 50))
+    for kind, name in (("tool", "'bad'"), ("prompt", "5"), ("resource", "'bad'"), ("resource template", "'bad'")):
+        assert f"invalid {kind} ignored: {name}: " in said

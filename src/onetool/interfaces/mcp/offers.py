@@ -12,6 +12,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.mcp_protocol import AWAY, INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, JsonRpcError
 from onetool.core.registry import Prompt, Resource
 from onetool.core.signature import signature
+from onetool.core.spec import ToolSpec
 from onetool.core.text import or_rather
 from onetool.database import DatabaseError
 from onetool.interfaces.mcp.client import ClientCaller, McpRequest
@@ -82,7 +83,7 @@ async def read_resource(service: "Service", request: McpRequest) -> dict[str, An
                 raise _not_found(request, uri)
             raise lacking_capability(caller) or JsonRpcError(INTERNAL_ERROR, result.error.message)
         if "contents" in result.data:  # from an MCP server, which set the types of the parts
-            return {"contents": result.data["contents"]}
+            return result.data
         kind, inside = next(iter(result.data.items()))
         content = {"text": as_json(inside)} if kind == "data" else {kind: inside}
         return {"contents": [{"uri": uri, "mimeType": resource.mime_type or _MIME_TYPES[kind], **content}]}
@@ -132,7 +133,11 @@ def _own_resource(service: "Service", request: McpRequest, uri: str) -> dict[str
 
 def _members(resource: Resource) -> dict[str, Any]:
     mime = {"mimeType": resource.mime_type} if resource.mime_type else {}
-    return {"name": resource.name, "description": resource.spec.description, **mime, **resource.server_listing}
+    return {"name": resource.name, **_description(resource.spec), **mime, **resource.server_listing}
+
+
+def _description(spec: ToolSpec) -> dict[str, str]:
+    return {"description": spec.description} if spec.description else {}
 
 
 def _not_found(request: McpRequest, uri: str, why: str | None = None) -> JsonRpcError:
@@ -171,10 +176,9 @@ async def get_prompt(service: "Service", request: McpRequest) -> dict[str, Any]:
             raise lacking_capability(caller) or JsonRpcError(
                 INVALID_PARAMS if wrong else INTERNAL_ERROR, result.error.message
             )
-        return {
-            "description": prompt.spec.description,
-            "messages": _messages(result.data, service.app.runtime.read_result),
-        }
+        if prompt.server_listing is not None:
+            return result.data
+        return {**_description(prompt.spec), "messages": _messages(result.data, service.app.runtime.read_result)}
 
     return await run_pausable(request, work, service.pending_calls)
 
@@ -201,6 +205,8 @@ def _snippet(name: str, snippet: "Snippet", args: Mapping[str, Any]) -> dict[str
 
 
 def _pack_listing(name: str, prompt: Prompt) -> dict[str, Any]:
+    if prompt.server_listing is not None:
+        return {"name": name, **_description(prompt.spec), **prompt.server_listing}
     schema = prompt.spec.input_schema
     required = schema.get("required", ())
     arguments = [
@@ -208,7 +214,7 @@ def _pack_listing(name: str, prompt: Prompt) -> dict[str, Any]:
         for argument, one in schema["properties"].items()
     ]
     title = {"title": prompt.title} if prompt.title else {}
-    return {"name": name, **title, "description": prompt.spec.description, "arguments": arguments}
+    return {"name": name, **title, **_description(prompt.spec), "arguments": arguments}
 
 
 def _typed_value(value: Any, schema: Mapping[str, Any]) -> Any:

@@ -6,7 +6,6 @@ A tool that violates the protocol must not hide the other tools, so lists are va
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from math import isfinite
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -19,15 +18,20 @@ from mcp_types import (
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     CallToolResult,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
     ListToolsResult,
-    PaginatedRequestParams,
+    Prompt,
     PromptListChangedNotification,
+    Resource,
     ResourceListChangedNotification,
+    ResourceTemplate,
     Tool,
     ToolListChangedNotification,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from onetool.core.errors import OneToolError, ToolFailure, cut, describe_error, message_of
 from onetool.core.json_data import protocol_failure, size_of
@@ -113,34 +117,41 @@ def _first_fault(error: ValidationError) -> str:
 MAX_PAGES, MAX_LISTED = 200, 5_000
 MAX_LISTED_BYTES = 32 * 1024 * 1024  # after which no further page is requested
 
+_KINDS = {"tools": "tool", "prompts": "prompt", "resources": "resource", "resourceTemplates": "resource template"}
+_PAGES: Mapping[str, type[BaseModel]] = {
+    "tools": ListToolsResult,
+    "prompts": ListPromptsResult,
+    "resources": ListResourcesResult,
+    "resourceTemplates": ListResourceTemplatesResult,
+}
+
 Note = Callable[[str], None]
 
 
 async def tools_of(client: Client, note: Note) -> list[Definition]:
     if client.server_capabilities.tools is None:
         return []
-    try:
-        return await _pages(client.session.list_tools, "tools")
-    except ValidationError:
-        return await _pages(partial(_list_valid_tools, client.session, note), "tools")
+    return await _pages(client.session, "tools/list", "tools", Tool, note)
 
 
 async def offers_of(client: Client, note: Note) -> Offers:
     """Return the prompts, resources and templates. A list that fails is empty, so that the others still work."""
-    has, session = client.server_capabilities, client.session
+    has = client.server_capabilities
 
-    async def listed(list_page: Any, kind: str) -> tuple[Definition, ...]:
+    async def listed(method: str, kind: str, model: type[BaseModel]) -> tuple[Definition, ...]:
         try:
-            return tuple(await _pages(list_page, kind))
+            return tuple(await _pages(client.session, method, kind, model, note))
         except (MCPError, ValidationError) as error:
             if not (isinstance(error, MCPError) and error.code == METHOD_NOT_FOUND):  # many servers have no templates
-                note(f"its {kind.replace('_', ' ')} can't be listed: {why(error)}")
+                note(f"its {_KINDS[kind]}s can't be listed: {why(error)}")
             return ()
 
     return Offers(
-        prompts=await listed(session.list_prompts, "prompts") if has.prompts else (),
-        resources=await listed(session.list_resources, "resources") if has.resources else (),
-        templates=await listed(session.list_resource_templates, "resource_templates") if has.resources else (),
+        prompts=await listed("prompts/list", "prompts", Prompt) if has.prompts else (),
+        resources=await listed("resources/list", "resources", Resource) if has.resources else (),
+        templates=await listed("resources/templates/list", "resourceTemplates", ResourceTemplate)
+        if has.resources
+        else (),
     )
 
 
@@ -148,45 +159,70 @@ def as_data(model: Any) -> dict[str, Any]:
     return model.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
-async def _pages(list_page: Any, kind: str) -> list[Definition]:
-    """Return the entries of all pages of a list. Stop at a repeated cursor."""
+async def _pages(session: Any, method: str, kind: str, model: type[BaseModel], note: Note) -> list[Definition]:
+    """Return the valid entries of all pages of a list. Stop at a repeated cursor."""
     listed: list[Definition] = []
     cursors: set[str] = set()
     cursor: str | None = None
     size = 0
     while len(cursors) < MAX_PAGES and len(listed) < MAX_LISTED and size < MAX_LISTED_BYTES:
-        page = await list_page(params=PaginatedRequestParams(cursor=cursor))
-        entries = [as_data(entry) for entry in getattr(page, kind)]
-        listed += entries
-        size += sum(map(size_of, entries))
-        cursor = page.next_cursor
-        if not cursor or cursor in cursors:
+        raw = await _page(session, method, cursor)
+        if not isinstance(raw.get(kind), list):
+            _PAGES[kind].model_validate(raw, by_name=False)  # raises a ValidationError
+        entries = _valid_entries(raw[kind], kind, model, note)
+        following = raw.get("nextCursor")
+        if model is Tool:  # the SDK keeps what it needs for calls, and refuses some tools
+            page = ListToolsResult(tools=[tool for tool, _ in entries], next_cursor=None)
+            accepted = session._absorb_tool_listing(page, complete=cursor is None and not following).tools
+            entries = [entry for entry in entries if any(entry[0] is tool for tool in accepted)]
+        found = [with_unknown_members(as_data(known), entry) for known, entry in entries]
+        listed += found
+        size += sum(map(size_of, found))
+        if not isinstance(following, str) or not following or following in cursors:
             break
-        cursors.add(cursor)
+        cursors.add(cursor := following)
     return listed[:MAX_LISTED]
 
 
-async def _list_valid_tools(session: Any, note: Note, params: PaginatedRequestParams) -> ListToolsResult:
-    """List a page of tools as `session.list_tools` does, but leave out invalid tools.
+async def _page(session: Any, method: str, cursor: str | None) -> dict[str, Any]:
+    """Return a page of a list as its server sent it.
 
-    The SDK rejects a page with any invalid tool and has no option for this, so its private methods are used.
+    The SDK rejects a page with any invalid entry, and drops members that it doesn't know. It has no option for this, so
+    its private methods are used.
     """
-    data: dict[str, Any] = {"method": "tools/list", "params": as_data(params)}
+    data: dict[str, Any] = {"method": method, "params": {} if cursor is None else {"cursor": cursor}}
     options: dict[str, Any] = {}
     session._stamp(data, options)
-    raw = await session._dispatcher.send_raw_request(data["method"], data["params"], options)
-    if not isinstance(raw.get("tools"), list):
-        return ListToolsResult.model_validate(raw, by_name=False)  # raises a ValidationError
-    tools: list[Tool] = []
-    for listed in raw["tools"]:
+    return await session._dispatcher.send_raw_request(method, data["params"], options)
+
+
+def _valid_entries(listed: list[Any], kind: str, model: type[BaseModel], note: Note) -> list[tuple[Any, Any]]:
+    """Return the valid entries as the SDK reads them, each with the entry as sent."""
+    entries: list[tuple[Any, Any]] = []
+    for entry in listed:
         try:
-            tools.append(Tool.model_validate(listed, by_name=False))
+            entries.append((model.model_validate(entry, by_name=False), entry))
         except ValidationError as error:
-            name = listed.get("name") if isinstance(listed, dict) else listed
-            note(f"invalid tool ignored: {name!r:.100}: {_first_fault(error)}")
-    cursor = raw.get("nextCursor")
-    page = ListToolsResult(tools=tools, next_cursor=cursor if isinstance(cursor, str) else None)
-    return session._absorb_tool_listing(page, complete=not params.cursor and not cursor)
+            name = entry.get("name") if isinstance(entry, dict) else entry
+            note(f"invalid {_KINDS[kind]} ignored: {name!r:.100}: {_first_fault(error)}")
+    return entries
+
+
+def with_unknown_members(known: Any, sent: Any) -> Any:
+    """Return data as the SDK reads it, with the members of its objects that the SDK doesn't know."""
+    if known == sent:
+        return known
+    if isinstance(known, dict) and isinstance(sent, dict):
+        unknown = {key: value for key, value in sent.items() if key not in known and value is not None}
+        return {key: with_unknown_members(value, sent.get(key)) for key, value in known.items()} | unknown
+    if isinstance(known, list) and isinstance(sent, list) and len(known) == len(sent):
+        return [with_unknown_members(*pair) for pair in zip(known, sent, strict=True)]
+    return known
+
+
+def _members(result: Any, *names: str) -> dict[str, Any]:
+    data = as_data(result)
+    return {name: data[name] for name in names if name in data}
 
 
 # The connection
@@ -262,17 +298,17 @@ class UpstreamConnection:
                     raise ToolFailure(str(login.error), reason="denied") from None
                 raise
 
-    async def prompt(self, name: str, args: Mapping[str, str], call: UpstreamCall) -> list[Any]:
-        """Return the messages of a prompt as plain data."""
+    async def prompt(self, name: str, args: Mapping[str, str], call: UpstreamCall) -> dict[str, Any]:
+        """Return a prompt's messages as plain data, with its description and `_meta`."""
         found = await self._send(
             call, "prompts/get", lambda meta: self.client.get_prompt(name, dict(args), meta=meta), name
         )
-        return [as_data(message) for message in found.messages]
+        return _members(found, "description", "messages", "_meta")
 
     async def resource(self, uri: str, call: UpstreamCall) -> dict[str, Any]:
-        """Read a resource and return {"contents": […]} with its parts as plain data."""
+        """Read a resource and return {"contents": […]} with its parts as plain data, and `_meta`."""
         found = await self._send(call, "resources/read", lambda meta: self.client.read_resource(uri, meta=meta))
-        return {"contents": [as_data(part) for part in found.contents]}
+        return _members(found, "contents", "_meta")
 
     async def _send(self, call: UpstreamCall, method: str, send: Callable[[Any], Awaitable[T]], target: str = "") -> T:
         """Send a request for the caller. If spans are exported, `send` receives a trace context for `_meta`."""

@@ -146,11 +146,13 @@ def prompts_of(
         }
 
         async def handler(**args: Any) -> Any:
-            return await fetch(ServerRequest("prompt", name, args))
+            sent = await fetch(ServerRequest("prompt", name, args))
+            messages = [{**one, "content": passed_part(pack, one["content"])} for one in sent["messages"]]
+            return passed_part(pack, {**sent, "messages": messages})
 
-        about = prompt.get("description") or prompt.get("title") or name
-        spec = _offer_spec(server, f"{pack}.prompt {name}", about, schema, handler, settings)
-        return Prompt(name=f"{pack}.{name}", spec=spec, title=prompt.get("title"))
+        spec = _offer_spec(server, f"{pack}.prompt {name}", prompt, schema, handler, settings)
+        listing = _passed(pack, prompt, "arguments")
+        return Prompt(name=f"{pack}.{name}", spec=spec, title=prompt.get("title"), server_listing=listing)
 
     return [convert(prompt) for prompt in listed]
 
@@ -162,14 +164,12 @@ def resources_of(server: str, pack: str, settings: ServerSettings, offers: Offer
         name = str(item.get("name") or uri)
 
         async def handler(**args: Any) -> Any:
-            separator = await fetch(ServerRequest("resource", address_there(pack, args["uri"]) if args else uri))
-            return {"contents": [passed_part(pack, part) for part in separator["contents"]]}
+            sent = await fetch(ServerRequest("resource", address_there(pack, args["uri"]) if args else uri))
+            return passed_part(pack, {**sent, "contents": [passed_part(pack, part) for part in sent["contents"]]})
 
         schema = {"type": "object", "properties": {"uri": {"type": "string"}}}
-        spec = _offer_spec(
-            server, f"{pack}.resource {name}", item.get("description") or name, schema, handler, settings
-        )
-        listing = passed_part(pack, {key: item[key] for key in ("title", "size", *PASSED) if item.get(key)})
+        spec = _offer_spec(server, f"{pack}.resource {name}", item, schema, handler, settings)
+        listing = _passed(pack, item, "size")
         return kind(uri=here, name=name, spec=spec, mime_type=item.get("mimeType"), server_listing=listing)
 
     resources = [
@@ -208,12 +208,17 @@ def keep_apart(listed: Mapping[str, Iterable[Resource]]) -> tuple[list[Resource]
     return kept, ambiguous
 
 
+def _passed(pack: str, listed: Definition, *more: str) -> Mapping[str, Any]:
+    """Return the members of an entry that clients get unchanged."""
+    return passed_part(pack, {key: listed[key] for key in (*PASSED, *more) if key in listed})
+
+
 def _offer_spec(
-    server: str, name: str, description: str, schema: Mapping[str, Any], handler: Handler, settings: ServerSettings
+    server: str, name: str, listed: Definition, schema: Mapping[str, Any], handler: Handler, settings: ServerSettings
 ) -> ToolSpec:
     return ToolSpec(
         name=name,
-        description=description,
+        description=listed.get("description") or "",
         input_schema=schema,
         handler=handler,
         source=f"proxy:{server}",

@@ -18,6 +18,7 @@ from mcp.client import Client
 from mcp.client.extension import advertise
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
     INVALID_REQUEST,
     PARSE_ERROR,
     CreateMessageRequestParams,
@@ -204,11 +205,21 @@ class AnsweringWriteStream(_WrappedStream):
     """Messages to any transport. Sending the response to a request releases its place in `unanswered`."""
 
     async def send(self, item: SessionMessage, /) -> None:
+        if isinstance(item.message, JSONRPCRequest):
+            _declare_forms_only(item.message.params or {})
         try:
             await self._stream.send(item)
         finally:
             if isinstance(item.message, JSONRPCResponse | JSONRPCError):
                 self._unanswered.release()
+
+
+def _declare_forms_only(params: dict[str, Any]) -> None:
+    """Remove a capability that the SDK declares for every client that answers questions: to open pages."""
+    meta = params.get("_meta") or {}
+    for capabilities in (params.get("capabilities"), meta.get(CLIENT_CAPABILITIES_META_KEY)):
+        if capabilities and "elicitation" in capabilities:
+            capabilities["elicitation"].pop("url", None)
 
 
 # Requests and notifications of the server during a call
