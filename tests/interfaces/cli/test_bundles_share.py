@@ -284,6 +284,18 @@ def test_a_part_of_a_document():
     assert sorted(row["what"] for row in whole["changes"]) == [*["new"] * 6, *["same"] * 4]
 
 
+def test_one_reason_is_printed_once(here, monkeypatch):
+    xml = {"requestBody": {"required": True, "content": {"text/xml": {}}}}
+    paths = {f"/a{n}": {"post": xml} for n in range(5)} | {"/b": {"get": {}}}
+    document = {"openapi": "3.1.0", "info": {"title": "Shop"}, "paths": paths}
+    (here / "shop.json").write_text(json.dumps(document))
+    shown = seen(monkeypatch, "import", "shop.json", "--base-url", "https://a.example")
+    assert "Skipped: 5\n  POST /a0, POST /a1, POST /a2 and 2 more: its body is text/xml: only JSON" in shown
+    shown = seen(monkeypatch, "import", "shop.json", "--as", "other", code=1)
+    assert "POST /a2 and 3 more: its server '/' is relative" in shown
+    assert "give its URL (--base-url, over REST baseUrl=)" in shown
+
+
 def test_a_part_that_is_not_there(weather):
     assert "did you mean queues?" in refused("import", CONSTRUCTS, "--tag", "queue")
     apart = refused("import", CONSTRUCTS, "--tag", "queues", "--only", "/files*")

@@ -31,6 +31,8 @@ def argument(schema, **more):
         ({"type": "file", "required": True, "minLength": -1}, {}),
         ({"type": ["string", "null"], "examples": ["x", "y"]}, {"type": ["string", "null"], "examples": ["x", "y"]}),
         ({"type": "string", "pattern": 3, "enum": [], "multipleOf": 0}, {"type": "string"}),
+        ({"type": "string", "pattern": r"^[\\w-]+$"}, {"type": "string"}),
+        ({"type": "string", "pattern": r"^[\w-]+$"}, {"type": "string", "pattern": r"^[\w-]+$"}),
     ],
 )
 def test_words_of_today(given, meant):

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from onetool.app.requirements import Requirements
 
 MAX_SHOWN = 20
+MAX_NAMED = 3  # operations with the same remark
 LARGE = 1024**2  # bytes
 
 
@@ -194,7 +195,11 @@ def _print_remarks(heading: str, remarks: "Sequence[ImportRemark]") -> None:
     if not remarks:
         return
     echo(f"{heading}: {len(remarks):,}")
-    for one in remarks[:MAX_SHOWN]:
-        echo(printable(f"  {one.about or 'the document'}: {one.why}"))
-    if len(remarks) > MAX_SHOWN:
-        echo(f"  … and {len(remarks) - MAX_SHOWN:,} more: --json has all of them")
+    by_reason: dict[str, list[str]] = {}
+    for one in remarks:
+        by_reason.setdefault(one.why, []).append(one.about or "the document")
+    for why, about in list(by_reason.items())[:MAX_SHOWN]:
+        more = f" and {len(about) - MAX_NAMED:,} more" if len(about) > MAX_NAMED else ""
+        echo(printable(f"  {', '.join(about[:MAX_NAMED])}{more}: {why}"))
+    if len(by_reason) > MAX_SHOWN:
+        echo(f"  … and {len(by_reason) - MAX_SHOWN:,} more reasons: --json has all of them")

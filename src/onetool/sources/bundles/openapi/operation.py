@@ -56,7 +56,8 @@ def base_of(servers: Any, location: ApiLocation) -> str:
             raise UnresolvedError(f"its server {url[:100]!r} is neither http:// nor https://")
         if base_url is None:
             raise UnresolvedError(
-                f"its server {url[:100]!r} is relative, so it does not say where the API is: give its URL"
+                f"its server {url[:100]!r} is relative, so it does not say where the API is: give its URL "
+                "(--base-url, over REST baseUrl=)"
             )
         url = urljoin(base_url, url) if listed or _DOCUMENT.search(base_url) else base_url
     elif location.api is not None:

@@ -18,6 +18,7 @@ from onetool.http.body import is_text_type
 from onetool.sources.bundles.import_names import UniqueSlugs, printable
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
 
+_OVER_ESCAPED = re.compile(r"\\\\[dDsSwWpP]")  # a pattern that was escaped twice allows backslashes instead of a class
 _MEDIA = re.compile(r"[a-z0-9!#$&^_.+*-]{1,60}/[a-z0-9!#$&^_.+*-]{1,80}")
 
 
@@ -140,9 +141,8 @@ _FITS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _count),
     **dict.fromkeys(("minContains", "maxContains"), _count),
     **dict.fromkeys(("uniqueItems", "deprecated", "writeOnly"), lambda value: value is True),
-    **dict.fromkeys(
-        ("pattern", "format", "contentEncoding"), lambda value: isinstance(value, str) and len(value) <= MAX_TEXT
-    ),
+    **dict.fromkeys(("format", "contentEncoding"), lambda value: isinstance(value, str) and len(value) <= MAX_TEXT),
+    "pattern": lambda value: isinstance(value, str) and len(value) <= MAX_TEXT and not _OVER_ESCAPED.search(value),
     "dependentRequired": _names_by_name,
 }
 
