@@ -141,11 +141,13 @@ def _from_openapi(app: App, data: bytes, options: ImportOptions) -> BundleImport
     wrong = [(tool, ImportRemark(tool.slug, str(why))) for tool, why in app.bundles.invalid(tools)]
     tools = [tool for tool in tools if not any(tool is one for one, _ in wrong)]
     planned = plan(Unpacked(bundle, tools, []), here, stored)
-    refused = [] if tools else ["none of its operations can become a tool"]
+    skipped = [*(ImportRemark(*one) for one in found.skipped), *(remark for _, remark in wrong)]
+    first = f": {skipped[0].about}: {skipped[0].why}" if skipped else ""
+    refused = [] if tools else [f"none of its operations can become a tool{first}"]
     return BundleImport(
         planned._replace(refused=[*planned.refused, *refused]),
         tools,
-        [*(ImportRemark(*one) for one in found.skipped), *(remark for _, remark in wrong)],
+        skipped,
         [ImportRemark(*one) for one in found.notes],
         is_invalid=not tools,
     )
