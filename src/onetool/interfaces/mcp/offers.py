@@ -19,6 +19,7 @@ from onetool.interfaces.mcp.client import ClientCaller, McpRequest
 from onetool.interfaces.mcp.content import RESULTS, Read, as_json, blocks_of, is_block, media_in, text_block
 from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable
 from onetool.services.results import ResultTooLargeError
+from onetool.sources.mcp_servers.apps import address_there
 
 if TYPE_CHECKING:
     from onetool.config.model import Snippet
@@ -83,7 +84,9 @@ async def read_resource(service: "Service", request: McpRequest) -> dict[str, An
                 raise _not_found(request, uri)
             raise lacking_capability(caller) or JsonRpcError(INTERNAL_ERROR, result.error.message)
         if "contents" in result.data:  # from an MCP server, which set the types of the parts
-            return result.data
+            there = address_there(resource.spec.pack, uri)
+            contents = [{**part, "uri": uri} if part.get("uri") == there else part for part in result.data["contents"]]
+            return {**result.data, "contents": contents}
         kind, inside = next(iter(result.data.items()))
         content = {"text": as_json(inside)} if kind == "data" else {kind: inside}
         return {"contents": [{"uri": uri, "mimeType": resource.mime_type or _MIME_TYPES[kind], **content}]}
