@@ -71,21 +71,23 @@ def test_the_services_name_files_that_are_there(compose):
 
 def test_there_is_time_to_stop(compose):
     """For requests that are still taken, and for those that are under way then."""
-    unit = configparser.ConfigParser(strict=False, interpolation=None)
-    unit.optionxform = str
-    unit.read(DEPLOY / "onetool.service")
     needed = DRAIN_S + 60 + REQUESTS_TIMEOUT_S
-    assert int(unit["Service"]["TimeoutStopSec"]) > needed
+    assert int(unit_of("onetool.service")["TimeoutStopSec"]) > needed
     for name, one in compose["services"].items():
         assert not name.startswith("replica-") or int(one["stop_grace_period"].removesuffix("s")) > needed
     assert re.search(r"inter 1s ", (DEPLOY / "haproxy.cfg").read_text())
     assert DRAIN_S > 2
 
 
+def unit_of(file):
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str
+    unit.read(DEPLOY / file)
+    return unit["Service"]
+
+
 def test_commands_are_ours(compose):
-    commands = [
-        shlex.split(line) for line in re.findall(r"^ExecStart=(.*)$", (DEPLOY / "onetool.service").read_text(), re.M)
-    ]
+    commands = [shlex.split(unit_of("onetool.service")["ExecStart"])]
     commands += [yaml.safe_load(line) for line in re.findall(r"^CMD (.*)$", (DEPLOY / "Dockerfile").read_text(), re.M)]
     assert len(commands) == 2
     for program, command, *options in commands:
@@ -229,3 +231,36 @@ def test_the_config_of_pods_loads_with_what_they_set(manifests):
         assert command in (["serve"], ["db", "init"])
         own = {one["name"] for one in container["env"]}
         assert all(name in own or f"--from-literal={name}=" in told for name in IN_PODS)
+
+
+# One stateful server for all replicas
+
+STATEFUL = DEPLOY / "stateful-server"
+
+
+def test_a_stateful_server_is_one_process_that_starts_again():
+    unit = unit_of("stateful-server/memory.service")
+    assert unit["Restart"] == "always"
+    program, *command = shlex.split(unit["ExecStart"])
+    deployment, service = yaml.safe_load_all((STATEFUL / "kubernetes.yaml").read_text())
+    assert {one["kind"]: schema_errors(one) for one in (deployment, service)} == {"Deployment": [], "Service": []}
+    spec = deployment["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert spec["template"]["metadata"]["labels"] == spec["selector"]["matchLabels"] == service["spec"]["selector"]
+    (container,) = spec["template"]["spec"]["containers"]
+    assert Path(program).name == container["command"][0] == "onetool"
+    for words in (command, container["command"][1:]):
+        at = words.index("--")
+        assert words[:2] == ["serve", "--bare"]
+        serve.make_parser(serve.make_context("serve", [], resilient_parsing=True)).parse_args(words[1:at])
+        assert words[at + 1 :]
+
+
+def test_replicas_reach_a_stateful_server_as_its_config_says():
+    """By the service's name and the token, from which the comment of the config makes their block."""
+    token = "0123456789abcdef" * 2
+    config = load_config(STATEFUL / "onetool.yaml", env={"MEMORY_TOKEN": token})
+    assert (str(config.http.token), config.http.host, config.cluster) == (token, "0.0.0.0", None)
+    (block,) = re.findall(r"^# +(servers: .*)$", (STATEFUL / "onetool.yaml").read_text(), re.M)
+    found = yaml.safe_load(block)["servers"]["memory"]
+    assert found == {"url": f"http://{config.http.hosts[0]}:{config.http.port}/mcp", "auth": "${MEMORY_TOKEN}"}

@@ -1,4 +1,4 @@
-"""GET /check among several: whether the database is reached, and who serves. And who runs a server that they share."""
+"""GET /check among several: whether the database is reached, and who serves."""
 
 import json
 from contextlib import ExitStack
@@ -6,9 +6,7 @@ from contextlib import ExitStack
 import pytest
 from cluster.members import KEY, Replica
 from helpers import cli, until
-from interfaces.cli.test_db import on_a_terminal
 from interfaces.rest.test_openapi import checker
-from sources.mcp_servers.harness import Harness
 
 NOWHERE = "postgresql://onetool:hidden-password@127.0.0.1:1/onetool"
 
@@ -37,11 +35,10 @@ def test_members_without_a_database_of_the_config(pair):
 
 @pytest.fixture
 def replicas(database_url, tmp_path):
-    server = json.dumps({"ok": Harness(tmp_path).nasty("ok")})
     with ExitStack() as ends:
         made = []
         for name, address in {"a": None, "b": "${REPLICA_ADDRESS}"}.items():
-            options = {"more": f"servers: {server}\nhttp: {{token: {KEY}}}\n", "address": address}
+            options = {"more": f"http: {{token: {KEY}}}\n", "address": address}
             made.append(Replica(tmp_path / name, database_url, "--drain-s", "4", **options))
             ends.callback(made[-1].kill)
         yield made
@@ -54,19 +51,8 @@ def test_replicas_over_postgres(replicas):
     assert facts(get(second, "/check", TOKEN)) == [(first.address, False, False), (second.address, True, False)]
     assert found["database"] == {"reached": True, "missingMigrations": [], "why": None}
     checker(get(first, "/openapi.json", TOKEN), "CheckReport").validate(found)
-    _who_runs_it_is_told(first, found)
     second.process.terminate()
     until(lambda: [one["isDraining"] for one in get(first, "/check", TOKEN)["replicas"]] == [False, True])
-
-
-def _who_runs_it_is_told(first, found):
-    """By the command, in a process of its own, too."""
-    (server,) = until(lambda: [one for one in get(first, "/servers", TOKEN)["servers"] if one.get("runsIn")])
-    owner = next(one for one in found["replicas"] if one["id"] == server["runsIn"])
-    command = ("--config", str(first.folder / "onetool.yaml"), "servers", "list", "--no-connect")
-    assert [one["runs_in"] for one in json.loads(cli(*command, cwd=first.folder).stdout)] == [owner["id"]]
-    shown, _ = on_a_terminal(first.folder, "servers", "list", "--no-connect")
-    assert f"ok runs once, for all replicas: in {owner['id']}, at {owner['address']}." in shown
 
 
 def test_a_database_that_is_away(tmp_path):

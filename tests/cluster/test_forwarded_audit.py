@@ -9,7 +9,6 @@ import warm
 from cluster.conftest import shared_file
 from cluster.members import Member
 from cluster.test_forward_header import seal, send
-from cluster.test_shared_servers import Pair
 from cluster.test_tasks import KNOWS, begin
 from helpers import until
 from interfaces.mcp.peers import HttpPeer
@@ -70,24 +69,6 @@ def test_a_forwarded_request_is_noted_by_both_with_one_id(own_pair, tmp_path, me
     other.close()
 
 
-@pytest.mark.long
-def test_a_call_that_another_replica_runs_is_noted_by_both_with_one_id(tmp_path):
-    with ExitStack() as ends:
-        pair = Pair(tmp_path, ends)
-        until(lambda: pair.holder() is not None)
-        other = pair.peer(1 - pair.holder())
-        ends.callback(other.close)
-        assert "hi" in json.dumps(other.result("tools/call", {"name": "ok__echo", "arguments": {"text": "hi"}}))
-
-        def both():
-            found = lines_in(tmp_path / "home")
-            ids = {one["id"] for one in found if one["what"] == "ok.echo"}
-            return [one for one in found if one.get("via") == "replica" and one["id"] in ids]
-
-        (there,) = until(both)
-        assert (there["kind"], there["what"]) == ("call", "POST /cluster/servers/ok/call")
-
-
 @contextmanager
 def without_audit(member):
     """Take the table of its audit log from a replica."""
@@ -105,7 +86,6 @@ def without_audit(member):
 
 FORGED = {
     "news of a session": ("POST", b"/cluster/mcp", {"session": "none"}, 202),
-    "a server's tool": ("POST", b"/cluster/servers/none/call", {"request": {"kind": "tool", "name": "x"}}, 200),
     "a change": ("PUT", BUNDLE, {"slug": "weather", "displayName": "Weather"}, 201),
     "a call": ("POST", b"/call/working.add", {"a": 1, "b": 2}, 200),
 }

@@ -10,7 +10,6 @@ import pytest
 from cluster.members import KEY, Replica
 from cluster.test_rows import settings
 from helpers import cli, until
-from sources.mcp_servers.harness import Harness
 
 from onetool.cluster import ClusterSettings, members
 from onetool.cluster.members import Members, read_members
@@ -53,7 +52,7 @@ def test_a_row_that_was_changed_is_nobody(shared, two, caplog, change):
     for _ in range(3):
         one._beat()
     assert [found.id for found in one.alive()] == [one.id]
-    assert (one.find(id), one.is_alive(id), one.stranger(id).address) == (None, False, address)
+    assert (one.find(id), one.is_alive(id)) == (None, False)
     told = f"replica {id} at {address} has {OTHER}: give all replicas the same key. Nothing is sent to it"
     assert [record.getMessage() for record in caplog.records] == [told]
     assert [(found.id, found.is_known) for found in read_members(shared, b"k") if found.id != one.id] == [(id, False)]
@@ -122,12 +121,11 @@ def test_nothing_is_sent_where_a_forged_row_points(own_pair):
 
 @pytest.fixture
 def strangers(database_url, tmp_path):
-    """Two replicas on one database with different keys, and a server that they would share."""
-    server = json.dumps({"ok": Harness(tmp_path).nasty("ok")})
+    """Two replicas on one database with different keys."""
     with ExitStack() as ends:
         made = []
         for name, key in (("a", KEY), ("b", KEY[::-1])):
-            options = {"more": f"servers: {server}\nhttp: {{token: {KEY}}}\n", "key": key}
+            options = {"more": f"http: {{token: {KEY}}}\n", "key": key}
             made.append(Replica(tmp_path / name, database_url, "--drain-s", "0", **options))
             ends.callback(made[-1].kill)
         yield made
@@ -147,18 +145,3 @@ def test_replicas_with_different_keys(strangers):
     (mistake,) = [one for one in json.loads(told.stdout) if one["key"] == "cluster.key"]
     assert told.returncode == 1
     assert second.address in mistake["message"]
-    _a_server_of_the_other_is_told_of(strangers)
-
-
-def _a_server_of_the_other_is_told_of(replicas):
-    """Whoever runs it: the other one says why it does not reach it."""
-    until(lambda: all(one.get("runsIn") for replica in replicas for one in _servers(replica)))
-    head = [*ADMIN, ("Content-Type", "application/json")]
-    said = [one.send({}, head, path="/servers/ok/reconnect") for one in replicas]
-    (failed,) = [one.body.decode() for one in said if one.status == 503]
-    assert "ok runs in a replica with another cluster.key: give all replicas the same key" in failed
-    assert all(one.address not in failed for one in replicas)
-
-
-def _servers(replica):
-    return replica.send(None, ADMIN, path="/servers", method="GET").message["servers"]

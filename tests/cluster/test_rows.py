@@ -9,7 +9,6 @@ from helpers import until
 
 from onetool.cluster import ROWS, ClusterSettings, derived_key, mcp_rows, members, row_signature
 from onetool.cluster.cluster import Cluster
-from onetool.cluster.leases import Leases
 from onetool.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState, UnreadableRowError
 from onetool.cluster.members import Members
 from onetool.database import DatabaseAwayError, postgres
@@ -263,9 +262,6 @@ def test_a_row_of_no_time_is_nobody(shared, since, later):
     one.start()
     assert one.find("deadbeef") is None
     assert not one.is_alive("deadbeef")
-    leases = Leases(shared, one, "x:")
-    shared.write(lambda work: work.execute("INSERT INTO leases VALUES ('x:a', 'deadbeef', 1e15)"))
-    assert leases.take("a") == (one.id if later else "deadbeef")
     one.close()
 
 

@@ -7,7 +7,6 @@ import pytest
 from cluster.members import KEY, Replica
 from cluster.test_rows import settings
 from helpers import cli, until
-from sources.mcp_servers.harness import Harness
 
 from onetool.cluster.members import Members
 
@@ -46,9 +45,8 @@ def test_who_stops_is_no_second_one(shared, caplog):
 
 @pytest.fixture
 def same(database_url, tmp_path):
-    """Two replicas, of which the second one has the address of the first, and a server that they share."""
-    server = json.dumps({"ok": Harness(tmp_path).nasty("ok")})
-    more = f"servers: {server}\nhttp: {{token: {KEY}}}\n"
+    """Two replicas, of which the second one has the address of the first."""
+    more = f"http: {{token: {KEY}}}\n"
     made = [Replica(tmp_path / "a", database_url, "--drain-s", "0", more=more)]
     try:
         made.append(Replica(tmp_path / "b", database_url, "--drain-s", "0", more=more, address=made[0].address))

@@ -51,14 +51,11 @@ def test_who_falls_silent_is_waited_for_no_more(tmp_path):
         forwarder = Forwarder(beats, seal)
         replica = Replica("11111111", f"unix:{tmp_path}/s.sock", "0", 0.0, False)
 
-        async def post(path):
-            async for _ in forwarder.stream(replica, path, b"{}", LOCAL):
-                pass
-
-        waiting = asyncio.create_task(post("/cluster/x"))
+        waiting = asyncio.create_task(forwarder.post(replica, "/cluster/x", b"{}", LOCAL))
         await came.wait()
         beats.beat()
-        await post("/cluster/answered")  # it begins and ends after what the beat has begun
+        # It begins and ends after what the beat has begun.
+        await forwarder.post(replica, "/cluster/answered", b"{}", LOCAL)
         assert not waiting.done()
         beats.there.clear()
         beats.beat()

@@ -303,9 +303,6 @@ ROWS = {
     "rates": [
         {"name": f"{number} in 60 s", "parts": body, "seen_at": FAR, "until": FAR} for number, body in enumerate(BAD)
     ],
-    "leases": [
-        {"name": "servers:x", "replica": "evil", "until": FAR}, {"name": "\u202e", "replica": "", "until": -FAR}
-    ],
     "replicas": [
         {"id": "evil", "address": "169.254.169.254:80", "version": "9" * 1000, **REPLICA},
         {"id": "\x1b[2J", "address": "a b", "version": "", **REPLICA},

@@ -1,12 +1,15 @@
 """Three replicas behind balancers. They take minutes: `make test-cluster` runs these, `make test` does not."""
 
 import os
+import subprocess
+import sys
 from itertools import count
 
 import httpx
 import httpx2
 import pytest
-from postgres import database_url, postgres
+from helpers import until
+from postgres import database_url, free_port, postgres
 
 from replicas.balancers import Balancer
 from replicas.harness import PACK, TOKEN, Replica
@@ -54,13 +57,11 @@ def everybody_shows_the_token(monkeypatch):
 @pytest.fixture
 def replicas(tmp_path, database_url):
     """Makes replicas that share a database; `more` are lines of their config."""
-    pack, server = tmp_path / "probe.py", tmp_path / "counter.py"
+    pack = tmp_path / "probe.py"
     pack.write_text(PACK)
-    server.write_text(STATEFUL)
     made, numbers = [], count(1)
 
     def make(how_many=3, more="", database=database_url, **options):
-        more = more.replace("COUNTER", str(server))
         new = [Replica(tmp_path / f"r{next(numbers)}", pack, database, more, **options) for _ in range(how_many)]
         made.extend(new)
         for one in new:
@@ -74,6 +75,26 @@ def replicas(tmp_path, database_url):
         one.stop()
     for one in made:
         assert "Traceback" not in one.said(), one.said()[-5000:]
+
+
+@pytest.fixture
+def counter(tmp_path):
+    """The block of a server that counts, as a server of its own with an address."""
+    script, config, port = tmp_path / "counter.py", tmp_path / "counter.yaml", free_port()
+    script.write_text(STATEFUL)
+    config.write_text("{}\n")
+    command = [sys.executable, "-m", "onetool", "serve", "--bare", "--config", str(config), "--port", str(port)]
+    environment = {**os.environ, "ONETOOL_HOME": str(tmp_path / "counter-home")}
+    with open(tmp_path / "counter.log", "ab") as log:
+        process = subprocess.Popen(
+            [*command, "--", sys.executable, str(script)], stdout=log, stderr=log, env=environment
+        )
+    try:
+        until(lambda: "listens" in (tmp_path / "counter.log").read_text(), 60)
+        yield f"servers: {{counter: {{url: 'http://127.0.0.1:{port}/mcp'}}}}"
+    finally:
+        process.terminate()
+        process.wait(30)
 
 
 @pytest.fixture

@@ -142,11 +142,8 @@ def test_a_large_result_is_read_through_any_replica(balanced):
         raise error
 
 
-def test_a_stdio_server_runs_once_and_all_use_it(replicas, balance):
-    import sys
-
-    more = f"servers:\n  counter: {{command: {sys.executable}, args: [COUNTER], cwd: /}}"
-    three = replicas(3, more)
+def test_a_server_with_a_memory_and_an_address_is_one_for_all(replicas, balance, counter):
+    three = replicas(3, counter)
     balancer = balance("haproxy", three)
     with httpx.Client(base_url=balancer.url, timeout=60) as client:
         until(lambda: client.post("/call/counter.add", json={"by": 0}).status_code == 200, 60)

@@ -23,6 +23,7 @@ from onetool.app.runtime import CurrentRuntime, Runtime
 from onetool.app.view import AppView, internal_handlers
 from onetool.config import Config, Found, find, load_config
 from onetool.config.load import add_servers
+from onetool.config.stateful import refuse_stateful_servers
 from onetool.core.errors import Mistake
 from onetool.core.limits import worker_share
 from onetool.core.registry import Catalogue
@@ -436,8 +437,13 @@ class App:
         """Refuse reloads that change `database` or `cluster` from now on: servers store their sessions there."""
         self._reloader.kept = ("database", "cluster")
 
-    def share_rates(self, replicas: Callable[[], int], workers: "Database | None" = None) -> None:
-        """Share rate limits with other processes: see `AppDatabase.share_rates`."""
+    def serve_beside(self, replicas: Callable[[], int], workers: "Database | None" = None) -> None:
+        """Share rate limits with other processes: see `AppDatabase.share_rates`.
+
+        Refuses servers that must not run in each of them, now (ConfigError) and in reloads.
+        """
+        refuse_stateful_servers(self.config)
+        self._reloader.refuse_stateful_servers = True
         self._database.share_rates(replicas, workers)
 
     @cached_property

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from onetool.database.documents import Documents
     from onetool.script.run_result import RunResult
     from onetool.services.search import SearchIndex
-    from onetool.sources.mcp_servers.owners import ServerOwners
     from onetool.sources.mcp_servers.servers import BriefHealth, Servers
 
 log = logging.getLogger("onetool")
@@ -92,7 +91,6 @@ class ToolCatalog:
         self._config = current.runtime.config
         self._bundles = bundles
         self._current, self._pending_changes, self._untrusted = current, pending_changes, untrusted
-        self._owners: ServerOwners | None = None  # None: no other process shares servers
         self._own, self._local = Catalogue(), Offered()
         self._logged: set[str] = set()
         self._index: tuple[Snapshot | None, SearchIndex] | None = None
@@ -254,8 +252,6 @@ class ToolCatalog:
             self.servers = Servers(
                 folder, *documents, current.store_result, current.redact, self._list, current.mask_also
             )
-            if self._owners is not None:
-                self.servers.share(self._owners)
         if self.servers is not None:
             self.servers.keep_in(*self._server_documents())
         end_others = (lambda: None) if self.servers is None else self.servers.configure(self._config.servers)
@@ -328,22 +324,16 @@ class ToolCatalog:
             await to_thread(self._catch_up)
 
     async def wait_for_tool(self, name: str) -> None:
-        """Wait until the server of a missing tool, perhaps in another process, has registered its tools."""
-        packs = [name.partition(".")[0]]
-        await self.wait_for_servers(packs)
-        if self.servers is not None and self.servers.enabled_of(packs) and self.real_name(name) not in self.registry:
-            from asyncio import to_thread
+        """Wait until the server of a missing tool has registered its tools."""
+        await self.wait_for_servers([name.partition(".")[0]])
 
-            await to_thread(self._catch_up, packs)
-
-    def _catch_up(self, packs: Iterable[str] = ()) -> None:
+    def _catch_up(self) -> None:
         """Register the tools that servers have listed since the last registration.
 
         The thread that received a listing may be about to register it.
         """
         if (servers := self.servers) is None:
             return
-        servers.follow_others(packs)
         with self._listing:
             is_behind = servers.listings() != self._listed
         if is_behind:
@@ -353,12 +343,6 @@ class ToolCatalog:
         """Wait for servers, for callers that are not async."""
         if self.servers is not None and (names := self.servers.unlisted(packs)):
             self.servers.wait_connected_sync(names, LISTING_TIMEOUT if packs is None else None)
-
-    def share_servers(self, owners: "ServerOwners") -> None:
-        """Run each stdio server in only one of several processes from now on; `owners` decides which."""
-        self._owners = owners
-        if self.servers is not None:
-            self.servers.share(owners)
 
     def close(self) -> None:
         self._closed.set()

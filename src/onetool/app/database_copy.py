@@ -51,7 +51,6 @@ NOT_COPIED = {
     "stats_writers",
     "rates",
     "replicas",
-    "leases",
     "mcp_sessions",
     "mcp_tasks",
 }

@@ -16,6 +16,7 @@ from onetool.app.config_lint import may_store_tokens
 from onetool.app.database import STATE_FILE
 from onetool.app.database_state import database_mistakes
 from onetool.app.requirements import Requirements, http_requirements, read_http_tool
+from onetool.config.stateful import stateful_servers
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.http.allowed_hosts import secret_need
 from onetool.sdk.requirements import Report
@@ -60,7 +61,7 @@ def findings(
         ("bundle", _bundle_mistakes(runtime, bundles)),
         ("audit", audit_mistakes(config)),
         ("database", of_database),
-        ("cluster", () if config.cluster is None else config.cluster.unset()),
+        ("cluster", () if config.cluster is None else (*config.cluster.unset(), *stateful_servers(config))),
         ("not_loaded", (replace(one, message=f"Not loaded: {one.message}") for one in pending)),
         ("full_disk", _full_disks(runtime)),
         ("lost", _lost_records(runtime)),

@@ -15,6 +15,7 @@ from onetool.config import Config, Found, find, load_config
 from onetool.config.find import project_files, trust_store
 from onetool.config.load import add_servers, code_files, pack_paths, setting_files
 from onetool.config.model import ServerSettings
+from onetool.config.stateful import refuse_stateful_servers
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.limits import worker_share
 from onetool.core.registry import Catalogue
@@ -63,6 +64,7 @@ class Reloader:
         self.error: ConfigError | None = None  # why the last reload failed
         self.count = 0  # full reloads
         self.kept: tuple[str, ...] = ()  # keys of the config that a reload may not change
+        self.refuse_stateful_servers = False  # several processes serve
         self.read_at = time()
         self._config, self._packs = config, Catalogue()
         self._finds_config = found is not None and found.whose != "named"  # so reloads search for it again
@@ -242,7 +244,7 @@ class Reloader:
         }
 
     def _read_config(self) -> tuple[Found | None, Config]:
-        """Find and read the config again. Raises ConfigError for an invalid config, or a changed key of `kept`."""
+        """Find and read the config again. Raises ConfigError for an invalid config or a change that is refused."""
         found = self._find_again()
         config = add_servers(load_config(self._config.path if found is None else found), self._servers)
         changed = [key for key in self.kept if getattr(config, key) != getattr(self._config, key)]
@@ -250,6 +252,8 @@ class Reloader:
             file = str(config.path) if config.path else None
             message = "{} can't change while the server runs: restart it"
             raise ConfigError([Mistake(message=message.format(key), file=file, key=key) for key in changed])
+        if self.refuse_stateful_servers:
+            refuse_stateful_servers(config)
         return found, config
 
     def _find_again(self) -> Found | None:

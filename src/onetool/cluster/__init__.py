@@ -1,13 +1,11 @@
 """Several processes that serve together: replicas behind a balancer, or the workers of one machine.
 
 members           the serving processes, each with a row that is renewed every second
-leases            work that only one process does at a time
 forwarding        requests to other replicas, and the header that authenticates them
 cluster           this process as one of several: members, forwarder, routes
 mcp_rows          sessions and tasks of MCP clients, as rows that every replica can read
 shared_sessions   sessions that several replicas serve
 shared_requests   requests about the state of another replica, and the results of tasks, which outlive theirs
-shared_servers    stdio servers that run in one process; shared_calls: how others call them
 drift             replicas with other packs, settings or tools
 report            the report on replicas in commands
 
@@ -50,7 +48,6 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     address: str
     key: bytes  # the shared secret
     database: Database
-    all_stop: Callable[[], bool] = lambda: False  # whether all processes are about to stop, and not only this one
     is_last: Callable[[], bool] = lambda: True  # whether no other process listens on this process's sockets by then
     accepted: tuple[bytes, ...] = ()  # further valid secrets, while the secret is being replaced
     finish_s: float = 0.0  # seconds after SIGTERM for pending requests, tasks and questions

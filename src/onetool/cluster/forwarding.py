@@ -68,7 +68,7 @@ MAX_ANSWER_BYTES = 1 << 62
 ACQUIRE_S = 2.0  # for a connection, if all are in use
 MAX_CONNECTIONS = 2000  # to one replica, per kind: streams must not block short requests
 SHARES = {"stream": 64, "call": 500}  # connections of one owner, by kind; other requests are short
-STATES_PATH, DATABASE_PATH = "/cluster/servers/states", "/cluster/database"  # called every second, so not logged
+DATABASE_PATH = "/cluster/database"  # called every second, so not logged
 MAX_REFUSAL = 2000  # characters of an error response
 OTHER_REPLICA = 421
 CAME_BACK = 508  # to its sender
@@ -153,20 +153,14 @@ class Forwarder:
                 await send({"type": "http.response.body", "body": b""})
 
     async def post(self, replica: Replica, path: str, body: bytes, principal: Principal) -> bytes:
-        """POST like `stream`, and return the body of the response."""
-        return b"".join([piece async for piece in self.stream(replica, path, body, principal)])
+        """POST to a route below /cluster as this principal, and return the body of the response.
 
-    async def stream(self, replica: Replica, path: str, body: bytes, principal: Principal) -> AsyncGenerator[bytes]:
-        """POST to a route below /cluster as this principal, and yield the body of the response as it arrives.
-
-        Ending the iteration early cancels the request there. Raise ReplicaGoneError, or ReplicaRefusedError, including
-        for a status other than 2xx.
+        Raise ReplicaGoneError, or ReplicaRefusedError, including for a status other than 2xx.
         """
         seal = self._seal.write(replica.id, "POST", path.encode(), principal, body, "").encode()
         request = _request("POST", path.encode(), replica, [(b"content-type", JSON)], seal, body)
-        kind = "call" if path.endswith("/call") else ""
-        with self._share(replica, kind, principal.owner):
-            async with self._exchange(replica, request, kind) as response:
+        with self._share(replica, "", principal.owner):
+            async with self._exchange(replica, request, "") as response:
                 assert response.stream is not None  # noqa: S101 - no HEAD
                 if response.status // 100 != 2:
                     refusal = b""
@@ -176,8 +170,7 @@ class Forwarder:
                     message = f"Another replica answered {response.status}: {text}"
                     raise ReplicaRefusedError(502, "replica_refused", message)
                 try:
-                    async for piece in response.stream:
-                        yield piece
+                    return await response.stream.read()
                 except WireError:
                     raise ReplicaGoneError(was_answering=True) from None
 
@@ -410,7 +403,7 @@ class ForwardSeal:
         scope[FORWARDED] = forwarded
         scope[FORWARD_ID] = forwarded.id or forwarded.nonce
         scope["log"]["from"] = forwarded.sender
-        if scope["path"] in (STATES_PATH, DATABASE_PATH):
+        if scope["path"] == DATABASE_PATH:
             scope["log"][UNLOGGED] = True
 
     def proof(self, header: bytes, status: int, key: bytes | None = None) -> bytes:
@@ -443,11 +436,6 @@ class ReplicaGoneError(HttpError):
     def __init__(self, was_answering: bool = False) -> None:
         super().__init__(502, "replica_gone", f"{GONE[0].upper()}{GONE[1:]}.")
         self.was_answering = was_answering
-
-    @property
-    def was_not_reached(self) -> bool:
-        """Whether nothing listens at the replica's address, so that nothing was sent."""
-        return isinstance(self.__context__, ConnectionRefusedError | FileNotFoundError)
 
 
 class ReplicaRefusedError(HttpError):

@@ -62,7 +62,6 @@ class Members:
         self.catalogue = ""  # signed digests of what all replicas should have in common
         self._is_draining = False
         self._alive: dict[str, Replica] = {}
-        self._strangers: dict[str, Replica] = {}
         self._logged: set[str] = set()
         self._unknown: set[str] = set()
         self._calls: list[Callable[[], None]] = []
@@ -138,12 +137,6 @@ class Members:
         oldest = min(self._alive.values(), key=lambda replica: (replica.since, replica.id), default=None)
         return oldest is None or oldest.id == self.id
 
-    def stranger(self, id: str) -> Replica | None:
-        """Return the replica with this ID if its row was not signed with our key at the last heartbeat. Never
-        blocks.
-        """
-        return self._strangers.get(id)
-
     def now(self) -> float:
         """Return the seconds since 1970 by the database's clock, which all replicas share.
 
@@ -186,10 +179,10 @@ class Members:
             replicas = [replica for row in rows if (replica := self._replica(row)) is not None]
             before = self._alive if self.is_settling else {}
             self._alive = before | {replica.id: replica for replica in replicas if replica.is_known}
-            self._strangers = {replica.id: replica for replica in replicas if not replica.is_known}
             self._unknown.clear()
-            for replica in self._strangers.values():
-                self._log_once(f"{other_key(replica.id, replica.address)}: {SAME_KEY}. Nothing is sent to it")
+            for replica in replicas:
+                if not replica.is_known:
+                    self._log_once(f"{other_key(replica.id, replica.address)}: {SAME_KEY}. Nothing is sent to it")
             for replica in self._alive.values():
                 if replica.version != __version__:
                     problem = f"replica {replica.id} at {replica.address} has version {replica.version} of OneTool"

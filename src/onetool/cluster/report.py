@@ -1,4 +1,4 @@
-"""Reports on the replicas of a database: for `onetool db`, `onetool check` and `onetool servers`."""
+"""Reports on the replicas of a database: for `onetool db` and `onetool check`."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,7 +9,6 @@ from onetool.app.database import open_database
 from onetool.app.database_state import config_mistake, explain
 from onetool.cluster import OWN_ADDRESS, SAME_KEY, other_key, same_addresses
 from onetool.cluster.drift import SAME_FILES, drifts
-from onetool.cluster.leases import SERVERS, block_digest, is_shared, lease_name, parts_of_lease
 from onetool.cluster.members import read_members
 from onetool.config import Config
 from onetool.core.errors import ConfigError, Mistake
@@ -60,14 +59,6 @@ def alive_replicas(database: Database, config: Config) -> tuple[ReplicaRow, ...]
     )
 
 
-def server_holders(config: Config) -> dict[str, ReplicaRow]:
-    """Return the replicas that run the shared MCP servers, by server. Raises ConfigError and DatabaseError."""
-    with closing(open_database(config)) as database:
-        holders = dict(_lease_holders(database, alive_replicas(database, config)))
-    leases = {name: lease_name(name, server) for name, server in config.servers.items() if is_shared(server)}
-    return {name: holders[lease] for name, lease in leases.items() if lease in holders}
-
-
 def inspect_replicas(config: Config) -> tuple[tuple[ReplicaRow, ...], list[Mistake]]:
     """Return the serving replicas, and the problems found."""
     try:
@@ -75,26 +66,15 @@ def inspect_replicas(config: Config) -> tuple[tuple[ReplicaRow, ...], list[Mista
             if missing(database):  # reported by `database_mistakes`
                 return (), []
             replicas = alive_replicas(database, config)
-            leases = _lease_holders(database, replicas) if replicas else []
     except ConfigError as error:
         return (), list(error.mistakes)
     except DatabaseError as error:
         message, hint = explain(error)
         return (), [config_mistake(config, message, hint, "error")]
-    return replicas, list(_mistakes(config, replicas, leases))
+    return replicas, list(_mistakes(config, replicas))
 
 
-def _lease_holders(database: Database, replicas: tuple[ReplicaRow, ...]) -> list[tuple[str, ReplicaRow]]:
-    """Return the leases of MCP servers with the replicas that hold them."""
-    sql = f"SELECT name, replica FROM leases WHERE name LIKE %s AND until > {database.clock}"  # noqa: S608 - ours
-    alive = {replica.id: replica for replica in replicas}
-    rows = database.read(lambda work: work.execute(sql, (f"{SERVERS}%",)))
-    return [(name.removeprefix(SERVERS), alive[id]) for name, id in rows if id in alive]
-
-
-def _mistakes(
-    config: Config, replicas: tuple[ReplicaRow, ...], leases: list[tuple[str, ReplicaRow]]
-) -> Iterator[Mistake]:
+def _mistakes(config: Config, replicas: tuple[ReplicaRow, ...]) -> Iterator[Mistake]:
     for replica in [replica for replica in replicas if replica.has_other_key][:MAX_MISTAKES]:
         yield config_mistake(config, other_key(replica.id, replica.address), SAME_KEY, "error", "cluster.key")
     for replica in [replica for replica in replicas if replica.same_address is not None][:MAX_MISTAKES]:
@@ -112,10 +92,3 @@ def _mistakes(
     for replica in [replica for replica in replicas if replica.differs_in][:MAX_MISTAKES]:
         message = f"replica {replica.id} at {replica.address} differs from {replica.differs_in}"
         yield config_mistake(config, message, SAME_FILES, "warning", "cluster")
-    for lease, replica in leases:
-        name, digest = parts_of_lease(lease)
-        settings = config.servers.get(name)
-        if settings is not None and is_shared(settings) and block_digest(settings) != digest:
-            message = f"the server {name} is configured differently on the replica {replica.id} at {replica.address}"
-            hint = "give all replicas the same command, args, cwd and names of env: only then do they share the server"
-            yield config_mistake(config, message, hint, "warning", f"servers.{name}")

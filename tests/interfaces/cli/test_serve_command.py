@@ -92,13 +92,6 @@ def test_no_one_is_asked_to_trust_what_was_typed(serve, tmp_path):
     assert "trust.json" not in files(tmp_path)
 
 
-@pytest.mark.long
-def test_every_worker_has_it(serve):
-    server = serve("--workers", "2", *CLOCK)
-    for _ in range(6):
-        until(lambda: run(server, NOW).get("value") == "UTC")
-
-
 def test_over_stdio(tmp_path):
     (tmp_path / "onetool.yaml").write_text("menu: direct\n")
     peer = StdioPeer(tmp_path, "new", *CLOCK, config=tmp_path / "onetool.yaml")

@@ -46,7 +46,7 @@ class Workers(Server):
         (folder / "pid.py").write_text(PACK)
         tokens = [named("limited", LIMITED, rate="20/min"), named("also", ALSO_LIMITED, rate="5/min")]
         http = {"token": TOKEN, "tokens": tokens}
-        self.config = self.harness.config({"ok": self.harness.nasty("ok")}, packs=["pid.py"], http=http)
+        self.config = self.harness.config({"ok": self.harness.nasty("ok", replicate=True)}, packs=["pid.py"], http=http)
         self.log_file, self.greeting_file = folder / "serve.log", folder / "out.txt"
         with self.log_file.open("wb") as log, self.greeting_file.open("wb") as out:
             self.process = start(

@@ -53,11 +53,10 @@ def in_turn(each, count):
     return [connections[number % len(connections)] for number in range(count)]
 
 
-def test_a_stdio_server_has_one_process(fleet, each):
-    """The first test: whoever is asked first has to wait until the server has listed its tools."""
-    pids = {int(fleet.call("ok.pid", one)) for one in in_turn(each, 6)}
-    assert pids == set(fleet.harness.started())
-    assert len(pids) == 1
+def test_each_worker_starts_a_server_that_may_be_replicated(fleet, each):
+    pids = [int(fleet.call("ok.pid", one)) for one in in_turn(each, 6)]
+    assert pids[:3] == pids[3:]
+    assert sorted(pids[:3]) == sorted(fleet.harness.started())
 
 
 def test_several_processes_answer_and_it_greets_once(fleet, each):
@@ -222,7 +221,7 @@ def test_no_call_fails_when_it_is_told_to_stop(fleet, tmp_path):
     for load in loads:
         load.goes_on()
     rests = fleet.connected()  # they are kept, and used again in the middle of it
-    workers, begun, servers = fleet.workers(), tmp_path / "begun", fleet.harness.started()
+    workers, begun = fleet.workers(), tmp_path / "begun"
     with ThreadPoolExecutor(1 + len(rests)) as threads:
         slow = threads.submit(fleet.call, "pid.slow", seconds=0.3, begun=str(begun))
         until(begun.exists)
@@ -232,7 +231,6 @@ def test_no_call_fails_when_it_is_told_to_stop(fleet, tmp_path):
         assert slow.result(PATIENCE) in workers
     assert fleet.process.wait(PATIENCE) == 0
     assert [failure for load in loads for failure in load.end()] == []
-    assert fleet.harness.started() == servers  # nobody who was about to stop has started one
 
 
 def test_a_config_that_cannot_be_used_is_told_once(tmp_path):

@@ -7,9 +7,6 @@ import pytest
 from helpers import until
 from sources.mcp_servers.harness import call, ran
 
-from onetool import App
-from onetool.sources.mcp_servers.owners import ServerOwners
-
 
 class Late:
     """Tools are listed anew only when the test lets them."""
@@ -42,37 +39,3 @@ def test_what_is_used_between_what_a_server_tells_and_its_listing(harness, used)
         using.join()
         connecting.join()
     assert [one.data for one in results] == ["hello"]
-
-
-class Elsewhere(ServerOwners):
-    """Another process runs all servers: an app of this test."""
-
-    def __init__(self, app):
-        self._app = app
-
-    def is_shared(self, _settings):
-        return True
-
-    def is_own(self, _server):
-        return False
-
-    def take(self, _server):
-        return False
-
-    def holder(self, _server):
-        return "other"
-
-    async def do(self, server, request, may_repeat, _here):
-        if request.kind == "connect":
-            return await self._app.servers.wait_connected([server])
-        return await self._app.servers.do_here(server, request.name, request, may_repeat)
-
-
-def test_a_tool_that_is_new_where_the_server_runs_is_called_from_elsewhere(harness):
-    with harness.app({"ok": harness.nasty("ok")}) as owner, App.open(harness.folder / "onetool.yaml") as app:
-        app.catalog.share_servers(Elsewhere(owner))
-        assert call(app, "ok.echo", text="hello").data == "hello"
-        assert call(owner, "ok.grow").error is None
-        until(lambda: "ok.grown" in owner.catalog.registry)
-        assert call(app, "ok.grown").data == "grown"
-        assert call(app, "ok.never").error is not None

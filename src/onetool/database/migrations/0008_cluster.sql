@@ -7,9 +7,3 @@ CREATE TABLE replicas (
     seen_at double precision NOT NULL,
     is_draining boolean NOT NULL
 );
--- What only one of them does at a time, such as running a stdio server. A lease that is not renewed can be taken.
-CREATE TABLE leases (
-    name text PRIMARY KEY,
-    replica text NOT NULL,
-    until double precision NOT NULL
-);

@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from onetool.config import Config
 from onetool.config.model import BARE
+from onetool.config.stateful import refuse_stateful_servers
 from onetool.core.errors import ConfigError, OneToolError
 from onetool.core.system import IS_WINDOWS
 from onetool.interfaces.cli.options import MENUS, allow_option, config_option, open_app
@@ -162,6 +163,7 @@ def _serve_with_workers(
     config = app.config
     if config.cluster is not None and config.database is not None:
         raise click.UsageError("A replica of a cluster has one worker: start a replica for each core instead.")
+    refuse_stateful_servers(config)
     address = bind_address(app, host or config.http.host, config.http.port if port is None else port)
     app.close()
     for name in ("onetool.serve", "onetool.watch"):

@@ -224,14 +224,12 @@ def _cluster(app: "App", settings: "ClusterSettings | None") -> "tuple[Cluster, 
     from onetool.cluster.cluster import Cluster
     from onetool.cluster.drift import Drift
     from onetool.cluster.shared_requests import SharedRequests
-    from onetool.cluster.shared_servers import SharedServers
 
     cluster = Cluster(settings)
     if not settings.is_one_machine:
         Drift(cluster, app)
     is_own = app.config.database is None  # only for the workers of this machine
-    app.share_rates(lambda: len(cluster.members.alive()), settings.database if is_own else None)
-    SharedServers(cluster, app)
+    app.serve_beside(lambda: len(cluster.members.alive()), settings.database if is_own else None)
     return cluster, SharedRequests(cluster)
 
 

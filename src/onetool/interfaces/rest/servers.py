@@ -65,7 +65,6 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     hints: Annotated[list[str] | UnsetType, Meta(description="Commands that may fix the problem.")] = UNSET
     command: Annotated[str | UnsetType, Meta(description="For the role edit. Secrets are masked.")] = UNSET
     url: Annotated[str | UnsetType, Meta(description="For the role edit. Secrets are masked.")] = UNSET
-    runs_in: Annotated[str | UnsetType, Meta(description="The replica that runs it for all replicas.")] = UNSET
     changes: Annotated[list[ServerChange] | UnsetType, Meta(description="Only for a single server.")] = UNSET
     digest: Annotated[str | UnsetType, Meta(description="For `approve`: approve only these tools.")] = UNSET
 
@@ -272,7 +271,6 @@ def _entry(context: RestContext, status: "ServerStatus") -> ServerEntry:
         hints=[command for _, command in server_problems(status)] or UNSET,
         command=target if is_command else UNSET,
         url=UNSET if is_command else target,
-        runs_in=status.runs_in or UNSET,
     )
 
 

@@ -5,13 +5,13 @@ worker       the program of a worker
 
 This module defines their messages: lines of JSON over a socket pair that the worker inherits. The first line is the
 order. It contains a secret, which other users could read in the command line or the environment. Before all workers
-stop, one after the other, each gets another line: STOPPING, or LAST for the last worker. When the supervisor dies, the
-channel closes, and the worker stops.
+stop, one after the other, the last one gets another line: LAST. When the supervisor dies, the channel closes, and the
+worker stops.
 """
 
 import msgspec
 
-STOPPING, LAST = b"stopping\n", b"last\n"
+LAST = b"last\n"
 
 
 class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):

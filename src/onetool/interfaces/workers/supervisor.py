@@ -28,12 +28,11 @@ import msgspec
 from msgspec.structs import replace
 
 from onetool.cluster import UNIX
-from onetool.cluster.leases import forget_replica
 from onetool.core.errors import OneToolError
 from onetool.database import DatabaseError
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.http.listen import BoundAddress
-from onetool.interfaces.workers import LAST, STOPPING, Reloaded, Serving, WorkerOrder, decode_report
+from onetool.interfaces.workers import LAST, Reloaded, Serving, WorkerOrder, decode_report
 
 PROGRAM = ("-P", "-m", "onetool.interfaces.workers.worker")
 log = logging.getLogger("onetool.serve")
@@ -84,10 +83,10 @@ class ServingProcess:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
-    def tell_stopping(self, is_last: bool) -> None:
-        """Tell the worker that all workers are about to stop, and whether it is the last."""
+    def tell_last(self) -> None:
+        """Tell the worker that all workers are about to stop, and that it is the last."""
         if self._writer is not None and not self._writer.is_closing():
-            self._writer.write(LAST if is_last else STOPPING)
+            self._writer.write(LAST)
 
     async def _live(self) -> int:
         try:
@@ -228,7 +227,8 @@ class Supervisor:
     def _forget(self, worker: ServingProcess) -> None:
         """Tell the other workers at once that this worker is gone; otherwise, they notice after some seconds."""
         try:
-            forget_replica(self._database, f"{UNIX}{worker.order.socket}")
+            delete, address = "DELETE FROM replicas WHERE address = %s", f"{UNIX}{worker.order.socket}"
+            self._database.write(lambda work: work.execute(delete, (address,)))
         except DatabaseError as error:
             log.warning(
                 "Worker %d is gone, but the other workers could not be notified: %s", worker.order.number, error
@@ -257,8 +257,8 @@ class Supervisor:
         """Stop workers one after the other, while the rest take the calls. After a while, stop the rest at once."""
         workers = [worker for worker in self._workers.values() if not worker.ended.done()]
         waiting = workers.copy()
-        for worker in workers:
-            worker.tell_stopping(is_last=worker is workers[-1])
+        if workers:
+            workers[-1].tell_last()
         for listening in self._sockets:
             listening.close()  # else a client that connects after the last worker has stopped would wait in vain
         with suppress(TimeoutError):

@@ -33,7 +33,7 @@ class SupervisorChannel:
         self._lock = Lock()
         self._reader = self._socket.makefile("rb")
         self.is_open = True
-        self.all_stop = self.is_last = False  # set by messages of the supervisor
+        self.is_last = False  # set by a message of the supervisor
 
     def order(self) -> WorkerOrder:
         return decode_order(self._reader.readline())
@@ -49,7 +49,7 @@ class SupervisorChannel:
     def watch(self) -> None:
         """Take the messages of the supervisor, and stop this process when the supervisor is gone. Runs in a thread."""
         while line := self._reader.readline():
-            self.all_stop, self.is_last = True, line == LAST
+            self.is_last = line == LAST
         self.is_open = False
         os.kill(os.getpid(), signal.SIGTERM)
         end = Timer(LAST_S, os._exit, (1,))
@@ -123,9 +123,7 @@ def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
         one.set_inheritable(False)
     address = BoundAddress(order.host, order.port, order.addresses, sockets)
     database = SqliteDatabase(Path(order.database))
-    cluster = ClusterSettings(
-        f"{UNIX}{order.socket}", order.key, database, lambda: channel.all_stop, lambda: channel.is_last
-    )
+    cluster = ClusterSettings(f"{UNIX}{order.socket}", order.key, database, lambda: channel.is_last)
     servers = {} if order.server is None else server_of(order.server, order.name)
     with App.open(order.config, watch=order.watch, servers=servers) as app:
         reports = ReloadReports(app, channel)

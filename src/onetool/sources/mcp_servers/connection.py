@@ -48,6 +48,8 @@ from onetool.sources.mcp_servers.upstream_calls import (
 )
 
 T = TypeVar("T")
+Work = Callable[["UpstreamConnection", UpstreamCall], Awaitable[T]]
+"""A function that sends requests over a connection."""
 MAX_MESSAGE = 600
 MAX_TARGET = 200  # characters of a name in a span
 JSON_RPC_CODES = range(-32768, -31999)

@@ -21,12 +21,13 @@ from onetool.core.schema_keywords import upgrade
 from onetool.core.spec import Handler, ToolSpec, accept
 from onetool.core.structured_content import RESULT, inner_schema, is_wrapper
 from onetool.sources.mcp_servers.apps import address_below, address_here, address_there, passed_meta, passed_part
-from onetool.sources.mcp_servers.owners import ServerRequest
 from onetool.sources.mcp_servers.server_cache import PASSED, Definition, Offers
 from onetool.sources.mcp_servers.settings import ServerSettings, pack_name
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
+
+    from onetool.sources.mcp_servers.connection import Work
 
 MAX_NAME = 200
 MAX_CHECK = 10.0  # seconds for all definitions of one server
@@ -111,8 +112,8 @@ def _input(schema: Any) -> Mapping[str, Any]:
 OURS = "ot://"
 SHARED_SCHEMES = ("file", "http", "https")  # schemes that any server may use
 
-Fetch = Callable[[ServerRequest], Awaitable[Any]]
-"""Request a prompt or a resource from the server."""
+Fetch = Callable[[str, "Work[Any]"], Awaitable[Any]]
+"""Request the prompt or resource with this name from the server."""
 
 
 class TemplateResource(Resource, frozen=True, kw_only=True, dict=True):
@@ -146,7 +147,7 @@ def prompts_of(
         }
 
         async def handler(**args: Any) -> Any:
-            sent = await fetch(ServerRequest("prompt", name, args))
+            sent = await fetch(name, lambda connection, call: connection.prompt(name, args, call))
             messages = [{**one, "content": passed_part(pack, one["content"])} for one in sent["messages"]]
             return passed_part(pack, {**sent, "messages": messages})
 
@@ -164,7 +165,8 @@ def resources_of(server: str, pack: str, settings: ServerSettings, offers: Offer
         name = str(item.get("name") or uri)
 
         async def handler(**args: Any) -> Any:
-            sent = await fetch(ServerRequest("resource", address_there(pack, args["uri"]) if args else uri))
+            there = address_there(pack, args["uri"]) if args else uri
+            sent = await fetch(there, lambda connection, call: connection.resource(there, call))
             return passed_part(pack, {**sent, "contents": [passed_part(pack, part) for part in sent["contents"]]})
 
         schema = {"type": "object", "properties": {"uri": {"type": "string"}}}

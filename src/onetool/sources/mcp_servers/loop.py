@@ -8,21 +8,23 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from onetool.core.errors import ToolFailure
 from onetool.core.threads import LoopThread
 from onetool.services.child_reaper import ChildReaper
 from onetool.sources.mcp_servers.proxy import ServerSet
-from onetool.sources.mcp_servers.upstream import Upstream, Work
+from onetool.sources.mcp_servers.upstream import Upstream
 from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
+
+if TYPE_CHECKING:
+    from onetool.sources.mcp_servers.connection import Work
 
 T = TypeVar("T")
 LogIn = Callable[[Callable[[str], None]], Awaitable[object]]
 """Let a user log in; the function is called with the address of the login page."""
 
 log = logging.getLogger("onetool.servers")
-CLOSING = "this process is about to stop"
 CLOSE_TIMEOUT = 10.0  # seconds, in which the servers are closed concurrently
 LOOK_AGAIN = 1.0  # seconds between two checks for new approvals
 NOT_YET = 0.05  # seconds between two checks whether calls have ended
@@ -39,7 +41,6 @@ class ServerLoop:
         self._poller: asyncio.Task[None] | None = None
         self._closing: dict[Upstream, asyncio.Task[None]] = {}  # replaced connections with pending calls
         self._logins: dict[str, asyncio.Task[None]] = {}  # waiting for a user
-        self._ended: frozenset[str] = frozenset()  # servers that other processes run from now on
 
     async def start(self, names: Iterable[str]) -> None:
         for name in names:
@@ -90,21 +91,8 @@ class ServerLoop:
             raise ToolFailure(f"the server {name} needs no login")
         return page.result()
 
-    async def do(self, server: str, what: str, work: Work[T], may_repeat: bool, call: UpstreamCall) -> T:
+    async def do(self, server: str, what: str, work: "Work[T]", may_repeat: bool, call: UpstreamCall) -> T:
         return await self._upstream(server).do(what, work, may_repeat, call)
-
-    async def run_only(self, own: Iterable[str], others: Iterable[str]) -> None:
-        """Run only the servers `own` of those that several processes share. Other processes run `others`."""
-        await self.start(own)
-        for name in others:
-            if (upstream := self.upstreams.pop(name, None)) is not None:
-                self._closing[upstream] = asyncio.create_task(self._close_when_idle(upstream))
-
-    async def end(self, names: Iterable[str]) -> None:
-        """Close these servers at once, and don't start them again."""
-        self._ended = frozenset(names)
-        ended = [upstream for name in self._ended if (upstream := self.upstreams.pop(name, None)) is not None]
-        await asyncio.gather(*(upstream.close() for upstream in ended))
 
     def replace(self, gone: Sequence[str], names: Sequence[str]) -> None:
         """Close the servers `gone`. If all servers stay connected, start `names`. Thread-safe."""
@@ -136,8 +124,6 @@ class ServerLoop:
         proxy = self._servers.proxy(name)
         if proxy is None:
             raise ToolFailure(f"there is no MCP server {name} any more", reason="source_unavailable")
-        if name in self._ended:
-            raise ToolFailure(f"the MCP server {name} runs elsewhere now: {CLOSING}", reason="source_unavailable")
         if self._poller is None:
             self._poller = asyncio.create_task(self._poll_approvals())
         found = self.upstreams[name] = Upstream(

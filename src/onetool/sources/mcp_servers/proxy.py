@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from time import time
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -28,7 +28,6 @@ from onetool.sources.mcp_servers.conversion import (
     spec_of,
     unusable,
 )
-from onetool.sources.mcp_servers.owners import ServerRequest
 from onetool.sources.mcp_servers.server_cache import (
     CachedServer,
     Definition,
@@ -46,6 +45,10 @@ from onetool.sources.mcp_servers.server_cache import (
 from onetool.sources.mcp_servers.server_log import Redact, ServerLog
 from onetool.sources.mcp_servers.settings import ServerSettings, pack_name
 
+if TYPE_CHECKING:
+    from onetool.sources.mcp_servers.connection import Work
+
+T = TypeVar("T")
 RECENT_SECONDS = 600.0
 SHOWN = 5  # tools or addresses in a message: servers choose the names
 
@@ -59,7 +62,7 @@ class ServerSet(Protocol):
 
     def proxy(self, name: str) -> "ServerProxy | None": ...
 
-    async def do(self, server: str, what: str, work: Any, may_repeat: bool) -> Any: ...
+    async def do(self, server: str, what: str, work: "Work[T]", may_repeat: bool) -> T: ...
 
     def listing_received(self, proxy: "ServerProxy", listing: ServerListing) -> None: ...
 
@@ -254,16 +257,6 @@ class ServerProxy:
             if stored is not None and stored.approved is None and self.cached.approved is not None:
                 self._set(self.cached)
 
-    def follow(self) -> bool:
-        """Reload the state, which the process that runs the server updates. Return whether it has changed."""
-        with self._lock:
-            if self._cache.version() == self._read_at:
-                return False
-            before = self.cached
-            self._read()
-            now = self.cached
-            return (before.tools, before.offers, before.approved) != (now.tools, now.offers, now.approved)
-
     def _tools_with_old_hints(self) -> set[str]:
         """Return the tools that keep their previously approved hints."""
         return {name for name, parts in self.changes.items() if "behaviour" in parts}
@@ -316,16 +309,18 @@ class ServerProxy:
         wraps, defaults = is_wrapper(definition.get("outputSchema")), defaults_of(definition.get("inputSchema"))
 
         async def run(**args: Any) -> AnsweredValue:
-            request = ServerRequest("tool", tool, {**defaults, **args})
-            result = await self._servers.do(self.name, tool, request, may_repeat)
+            given = {**defaults, **args}
+            result = await self._servers.do(
+                self.name, tool, lambda connection, call: connection.call(tool, given, call), may_repeat
+            )
             if is_light(result):
                 return answer_of(result, self._store_result, self.pack, wraps)
             return await asyncio.to_thread(answer_of, result, self._store_result, self.pack, wraps)
 
         return run
 
-    async def _fetch(self, request: ServerRequest) -> Any:
-        return await self._servers.do(self.name, request.name, request, True)
+    async def _fetch(self, name: str, work: "Work[Any]") -> Any:
+        return await self._servers.do(self.name, name, work, True)
 
 
 def _printable_name(name: str) -> str:

@@ -5,11 +5,9 @@ connections.
 """
 
 import sys
-from asyncio import gather, wait_for
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
@@ -21,16 +19,14 @@ from onetool.core.registry import Catalogue, Resource
 from onetool.core.signature import as_identifier
 from onetool.database.documents import Documents
 from onetool.sources.mcp_servers.conversion import keep_apart
-from onetool.sources.mcp_servers.owners import ServerOwners, ServerRequest, SharedState
 from onetool.sources.mcp_servers.proxy import ServerProxy
 from onetool.sources.mcp_servers.server_cache import Offers, ServerCache, ServerListing, file_name
 from onetool.sources.mcp_servers.server_log import Redact
 from onetool.sources.mcp_servers.settings import AuthValue, ServerSettings, Transport, secrets_in
 
 if TYPE_CHECKING:
+    from onetool.sources.mcp_servers.connection import Work
     from onetool.sources.mcp_servers.loop import ServerLoop
-    from onetool.sources.mcp_servers.upstream import Work
-    from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
 T = TypeVar("T")
 State = Literal["connected", "connecting", "disconnected", "idle", "disabled"]
@@ -54,7 +50,6 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     refused: bool = False  # because of `changed`
     since: float | None = None  # the last change of `state`, in seconds since the epoch
     needs_login: bool = False  # a user has to log in
-    runs_in: str | None = None  # the process that runs a shared server
     warning: str | None = None  # what its users should know about what it lists
 
 
@@ -85,7 +80,6 @@ class Servers:
         self._is_closed = self._moved = False
         self.stays_connected = False  # keep all servers connected, not only those in use
         self._warnings: dict[str, str] = {}  # by server
-        self._owners = ServerOwners()
         if sys.version_info < (3, 12):
             # Import it while there is one thread: a concurrent import gives an incomplete module. The SDK and the
             # sandbox both use it, in different threads.
@@ -114,8 +108,7 @@ class Servers:
 
         def close_others() -> None:
             if self._loop is not None:
-                own = [name for name in self.enabled() if not self._is_shared(name) or self._owners.is_own(name)]
-                self._loop.replace(gone, own)
+                self._loop.replace(gone, self.enabled())
 
         return close_others
 
@@ -172,8 +165,6 @@ class Servers:
         if state == "connecting" and upstream is not None and upstream.error:
             state = "disconnected"  # and reconnecting
         error, since = (None, None) if upstream is None else (upstream.error, upstream.since)
-        if upstream is None and (shared := self._owners.state(proxy.name)) is not None:
-            state, error, since = shared.state, shared.error, shared.since
         return ServerStatus(
             name=proxy.name,
             state=state,
@@ -186,7 +177,6 @@ class Servers:
             refused=proxy.is_refused,
             since=since,
             needs_login=upstream is not None and upstream.needs_login,
-            runs_in=self._owners.holder(proxy.name),
             warning=self._warnings.get(proxy.name),
         )
 
@@ -309,17 +299,13 @@ class Servers:
 
     async def test(self, name: str) -> int:
         """Connect the server if needed, list its tools and return their number. Raises ToolFailure."""
-        return await self.do(name, "tools/list", ServerRequest("tools"), True)
+        return await self.do(name, "tools/list", lambda connection, _: connection.count_tools(), True)
 
     def start(self) -> None:
         """Start connecting all servers concurrently, and return at once."""
         loop = self._started_loop()
         self.stays_connected = True
-        enabled = self.enabled()
-        shared = [name for name in enabled if self._is_shared(name)]
-        self._run(loop.start(name for name in enabled if name not in shared))
-        if shared:
-            Thread(target=self.tend_shared, name="onetool-shared", daemon=True).start()
+        self._run(loop.start(self.enabled()))
 
     async def wait_connected(
         self, names: Iterable[str] | None = None, retry: bool = False, seconds: float | None = None
@@ -328,22 +314,14 @@ class Servers:
 
         With `retry`, failed servers are tried again.
         """
-        wanted = self.enabled(names)
-        if shared := [name for name in wanted if self._is_shared(name)]:
-            await self._connect_shared(shared, retry, seconds)
-        if own := [name for name in wanted if name not in shared]:
+        if wanted := self.enabled(names):
             loop = self._started_loop()
-            await loop.background.run(loop.wait_connected(own, retry, seconds))
+            await loop.background.run(loop.wait_connected(wanted, retry, seconds))
 
     async def reconnect(self, name: str) -> None:
         """End the connection to a server, and wait until it is connected again or has failed."""
         loop = self._started_loop()
-        if not self._is_shared(name):
-            await loop.background.run(loop.reconnect(name))
-            return
-        request = ServerRequest("reconnect")
-        await self._owners.do(name, request, True, lambda: loop.background.run(loop.reconnect(name)))
-        self._follow([name])
+        await loop.background.run(loop.reconnect(name))
 
     def wait_connected_sync(self, names: Iterable[str] | None = None, seconds: float | None = None) -> None:
         """Call `wait_connected` synchronously."""
@@ -352,18 +330,10 @@ class Servers:
 
     async def do(self, server: str, what: str, work: "Work[T]", may_repeat: bool) -> T:
         """Run `work` with an open connection to a server. `may_repeat` means that the work may be done twice."""
-        if isinstance(work, ServerRequest) and self._is_shared(server):
-            return await self._owners.do(server, work, may_repeat, lambda: self.do_here(server, what, work, may_repeat))
-        return await self.do_here(server, what, work, may_repeat)
-
-    async def do_here(
-        self, server: str, what: str, work: "Work[T]", may_repeat: bool, call: "UpstreamCall | None" = None
-    ) -> T:
-        """Run `work` in this process, even if another process runs the server."""
         from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
         loop = self._started_loop()
-        return await loop.background.run(loop.do(server, what, work, may_repeat, call or UpstreamCall()))
+        return await loop.background.run(loop.do(server, what, work, may_repeat, UpstreamCall()))
 
     def close(self) -> None:
         """Close all connections and the event loop."""
@@ -372,76 +342,6 @@ class Servers:
             loop, self._loop = self._loop, None
         if loop is not None:
             loop.close()
-
-    # Servers that several processes share
-
-    def share(self, owners: ServerOwners) -> None:
-        """Share the stdio servers between processes: `owners` assigns each server to one process."""
-        self._owners = owners
-
-    def tend_shared(self) -> None:
-        """Claim shared servers that no process runs, and read the listings of the others. Called every second."""
-        owners, loop = self._owners, self._loop
-        if self._is_closed:
-            return
-        shared = [name for name in self.enabled() if self._is_shared(name)]
-        if loop is not None:
-            wanted = shared if self.stays_connected else [name for name in shared if name in loop.upstreams]
-            for name in wanted:
-                _ = owners.holder(name) is None and owners.take(name)
-            own = [name for name in wanted if owners.is_own(name)]
-            self._run(loop.run_only(own, [name for name in shared if name not in own]))
-        self._follow([name for name in shared if not owners.is_own(name)])
-
-    def end_shared(self) -> None:
-        """Close the shared servers of this process and wait for that, so that other processes can run them."""
-        owners, loop = self._owners, self._loop
-        own = [name for name in self._proxies if owners.is_own(name)]
-        self.stays_connected = False
-        if loop is not None:
-            self._run(loop.end([name for name in self._proxies if self._is_shared(name)])).result()
-        owners.release(own)
-
-    def shared_states(self) -> dict[str, SharedState]:
-        """Return the states of the shared servers that run in this process."""
-        upstreams = {} if self._loop is None else dict(self._loop.upstreams)
-        return {
-            name: SharedState(
-                state=upstream.state, error=upstream.error and self._redact(upstream.error), since=upstream.since
-            )
-            for name, upstream in upstreams.items()
-            if self._is_shared(name)
-        }
-
-    def _is_shared(self, name: str) -> bool:
-        proxy = self._proxies.get(name)
-        return proxy is not None and self._owners.is_shared(proxy.settings)
-
-    def follow_others(self, packs: Iterable[str]) -> None:
-        """Reload the state of the servers of these packs that run in other processes."""
-        named = self.enabled_of(packs)
-        self._follow([name for name in named if self._is_shared(name) and not self._owners.is_own(name)])
-
-    def _follow(self, names: Iterable[str]) -> None:
-        proxies = [proxy for name in names if (proxy := self._proxies.get(name)) is not None]
-        changed = [proxy.follow() for proxy in proxies]
-        if any(changed):
-            self._on_change()
-
-    async def _connect_shared(self, names: list[str], retry: bool, seconds: float | None) -> None:
-        """Have the processes that run these servers connect them, and wait for that."""
-        loop = self._started_loop()
-
-        async def connect(name: str) -> None:
-            request = ServerRequest("connect", args={"retry": retry})
-            with suppress(ToolFailure):  # callers of the server get the error
-                await self._owners.do(
-                    name, request, True, lambda: loop.background.run(loop.wait_connected([name], retry, None))
-                )
-
-        with suppress(TimeoutError):
-            await wait_for(gather(*map(connect, names)), seconds)
-        self._follow(names)
 
     def _started_loop(self) -> "ServerLoop":
         with self._lock:

@@ -52,7 +52,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     parallel: bool = False  # its tools may run concurrently with other calls of a model's step
     pin: bool = False  # refuse the tools after a definition has changed, until a user approves
     strict: bool = True  # refuse code that contradicts a tool's schema without running it
-    replicate: bool = False  # every worker and replica runs the server; otherwise one of them runs it for all
+    replicate: bool = False  # every worker and replica may run the server
 
     docs_url: Name | None = None  # the server's documentation
 

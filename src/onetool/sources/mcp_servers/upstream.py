@@ -7,7 +7,6 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from importlib import import_module
 from time import monotonic, time
@@ -25,12 +24,10 @@ from onetool.sources.mcp_servers.settings import missing_secret
 from onetool.sources.mcp_servers.upstream_calls import LoginRequiredError, UpstreamCall, UpstreamCalls, auth_error_in
 
 if TYPE_CHECKING:
-    from onetool.sources.mcp_servers.connection import UpstreamConnection
+    from onetool.sources.mcp_servers.connection import UpstreamConnection, Work
 
 log = logging.getLogger("onetool.servers")
 T = TypeVar("T")
-Work = Callable[["UpstreamConnection", UpstreamCall], Awaitable[T]]
-"""A function that sends requests over a connection."""
 
 State = Literal["connected", "connecting", "disconnected"]
 

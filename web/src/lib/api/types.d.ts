@@ -663,8 +663,6 @@ export interface components {
             command?: string;
             /** @description For the role edit. Secrets are masked. */
             url?: string;
-            /** @description The replica that runs it for all replicas. */
-            runsIn?: string;
             /** @description Only for a single server. */
             changes?: components["schemas"]["ServerChange"][];
             /** @description For `approve`: approve only these tools. */

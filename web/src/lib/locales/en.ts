@@ -922,7 +922,6 @@ export const en = {
   "cluster.reached": "Connected",
   "cluster.replica": "Replica",
   "cluster.replicas": "Replicas",
-  "cluster.runs": "shared by all replicas, runs in {id}",
   "cluster.since": "Since",
   "cluster.version": "Version",
 } as const;

@@ -902,7 +902,6 @@ export const zhCN: Messages = {
   "cluster.reached": "已连接",
   "cluster.replica": "副本",
   "cluster.replicas": "副本",
-  "cluster.runs": "所有副本共用，运行于 {id}",
   "cluster.since": "启动于",
   "cluster.version": "版本",
 };

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from msgspec.structs import replace
 
-from onetool.database.connection import DatabaseError
 from onetool.interfaces.cli.options import config_option, data_options, noted, open_app
 from onetool.interfaces.cli.output import counted, echo, print_json, print_note, print_table, printable, wants_json
 from onetool.interfaces.cli.servers.edit import (
@@ -27,7 +25,6 @@ from onetool.interfaces.cli.servers.edit import (
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.cluster.report import ReplicaRow
     from onetool.sources.mcp_servers.servers import Servers, ServerStatus
 
 NO_SERVERS = "No servers are configured. Add one: onetool servers import, or onetool servers add NAME -- COMMAND"
@@ -56,9 +53,8 @@ def list_servers(ctx: click.Context, no_connect: bool, as_json: bool) -> None:
         return
     if not no_connect:
         _run(app.servers.wait_connected())
-    statuses, holders = app.servers.statuses(), _holders(app)
+    statuses = app.servers.statuses()
     if wants_json(as_json):
-        statuses = [replace(one, runs_in=holders[one.name].id if one.name in holders else None) for one in statuses]
         print_json([msgspec.to_builtins(status) for status in statuses])
         return
     rows = [
@@ -66,9 +62,6 @@ def list_servers(ctx: click.Context, no_connect: bool, as_json: bool) -> None:
         for one in statuses
     ]
     print_table(counted(len(rows), "server"), ("server", "state", "transport", "tools", "version", "problem"), rows)
-    for name, replica in holders.items():
-        if name in app.servers.names():
-            echo(printable(f"{name} runs once, for all replicas: in {replica.id}, at {replica.address}."))
 
 
 @servers.command()
@@ -186,19 +179,6 @@ def _connected_now(ctx: click.Context, name: str) -> "Servers":
     if status.state not in ("connected", "disabled") and not status.changed:
         raise click.ClickException(f"{name} can't be reached, so its changes can't be shown: {status.error}")
     return known
-
-
-def _holders(app: "App") -> "dict[str, ReplicaRow]":
-    """Return the replica that runs each shared server; empty if the database can't be reached."""
-    if app.config.database is None or app.config.cluster is None:
-        return {}
-    from onetool.cluster.report import server_holders
-
-    try:
-        return server_holders(app.config)
-    except DatabaseError as error:
-        print_note(f"Which replica runs which server is not known: {error}.")
-        return {}
 
 
 def _print_differences(differences: dict[str, list[str]]) -> None:

@@ -1,0 +1,2 @@
+-- Replicas no longer share stdio servers.
+DROP TABLE IF EXISTS leases;

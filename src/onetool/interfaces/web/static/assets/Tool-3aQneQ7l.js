@@ -1,0 +1,1 @@
+export{o as default}from"./screens-oaXB_lkk.js";

@@ -1,2 +1,0 @@
-const __vite__mapDeps=(i,m=__vite__mapDeps,d=(m.f||(m.f=["./start-DEt2KkKO.js","./base-DqhoN8Un.js","./link-DyvhuP9R.js","./base-BVtYOgCE.css"])))=>i.map(i=>d[i]);
-import{a as e,i as t,o as n,r,t as i}from"./link-DyvhuP9R.js";var a=i(),o=e(()=>import(`./start-DEt2KkKO.js`),__vite__mapDeps([0,1,2,3]),import.meta.url);a===null&&n(),r(t()),await(await o).start(a);
