@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
 import httpx
@@ -21,6 +22,19 @@ def note(path: str) -> str:
     with open(path, "a") as file:
         file.write("a line\\n")
     return "\\n".join(f"line {number}" for number in range(3000))
+'''
+WAITING = '''
+"""A call that has an effect, and takes some time."""
+
+import time
+from pathlib import Path
+
+def note(path: str) -> str:
+    """Write a line into a file, and wait for another one."""
+    Path(path).write_text("a line")
+    while not Path(f"{path}.end").exists():
+        time.sleep(0.05)
+    return "done"
 '''
 LOST = "The call was made, but its result of 28,889 bytes could not be stored: "
 RETRY = "ask for a smaller part, but don't repeat a call that changes something"
@@ -89,6 +103,42 @@ def test_an_effect_is_not_denied(away, tmp_path):
                 assert (answer.status, error["code"], error["data"]) == (503, -32603, {"reason": "database_away"})
                 assert error["message"].startswith(f"the result can't be read: {why}")
     until(lambda: read(menus["run"], handle).status == 200)
+
+
+@pytest.fixture
+def slow(tmp_path):
+    """A server whose tool works until a file exists, and a function that takes its database away meanwhile."""
+    (tmp_path / "pack.py").write_text(WAITING)
+    (tmp_path / "onetool.yaml").write_text(json.dumps({"packs": ["pack.py"], "audit": "required"}))
+    server, notes = Server(tmp_path, config=tmp_path / "onetool.yaml"), tmp_path / "notes"
+    notes.touch()
+
+    def post(path, body):
+        with ThreadPoolExecutor() as pool:
+            calling = pool.submit(httpx.post, f"{server.url.removesuffix('/mcp')}{path}", json=body, timeout=60)
+            until(notes.read_text)
+            with locked(tmp_path / "state"):
+                (tmp_path / "notes.end").touch()
+                return calling.result()
+
+    yield post, str(notes)
+    server.stop()
+
+
+def test_nor_is_that_of_a_call_in_a_conversation(slow):
+    post, notes = slow
+    answer = post("/ask/calls", {"name": "pack.note", "args": {"path": notes}})
+    assert (answer.status_code, answer.json()["code"]) == (503, "not_stored")
+    assert answer.json()["detail"].endswith("can't be written: state.db is locked by another process")
+    assert "retry-after" not in answer.headers
+
+
+def test_nor_is_that_of_a_call_before_one_that_is_refused(slow):
+    post, notes = slow
+    error = post("/run", {"code": f"pack.note(path={notes!r})\npack.note(path={notes!r})"}).json()["error"]
+    assert error["reason"] == "audit_unavailable"
+    assert "done: pack.note ×1" in error["hints"]
+    assert "(state.db is locked by another process)" in error["message"]
 
 
 def read(peer, handle):

@@ -34,6 +34,7 @@ Reason = Literal[
     "exists",  # the session exists already
     "database_away",  # can't be reached; nothing was changed
     "change_unknown",  # the connection was lost during a change
+    "not_stored",  # the turn went on, and could not be written
     "interrupted",  # by the caller
 ]
 

@@ -28,6 +28,7 @@ from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, Da
 LEASE_S = 15.0
 RENEW_S = 4.0
 RETRY_S = 0.2
+MADE_HINT = "calls of this turn may have changed something: check that before you repeat them"
 MAX_AWAY_S = 10.0  # how long records wait while the database can't be reached
 MAX_BYTES = 32 * 1024 * 1024  # of a session
 
@@ -182,7 +183,7 @@ class SessionWriter:
             except (DatabaseAwayError, ChangeUnknownError) as error:
                 away_since = monotonic() if away_since is None else away_since
                 if has_news and monotonic() > away_since + MAX_AWAY_S:
-                    self._fail(session_error(self._cannot_write, error), error)
+                    self._fail(SessionError(f"{self._cannot_write}: {error.what}", "not_stored", [MADE_HINT]), error)
                 with self._changed:
                     self._changed.wait(RETRY_S)
             except DatabaseError as error:

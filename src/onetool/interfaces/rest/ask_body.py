@@ -150,6 +150,7 @@ STATUS_OF_REASON: dict[str, int] = {
     "not_found": 404,
     "database_away": 503,
     "change_unknown": 503,
+    "not_stored": 503,
     "session": 503,  # can't be written, or was written by a later OneTool. Ids were checked before
     "no_key": 503,  # the operator has to set something up
     "no_provider": 503,

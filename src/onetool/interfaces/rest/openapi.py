@@ -54,7 +54,7 @@ ERRORS = {
     500: "A bug in OneTool.",
     502: "The provider of the model refused, can't be reached, or gave an invalid answer.",
     503: "The server or a service is busy, not configured, unreachable or stopping. Nothing has changed, unless the "
-    "code is `change_unknown` or `stopping`.",
+    "code is `change_unknown`, `not_stored` or `stopping`.",
     504: "The provider of the model timed out.",
 }
 _TEXT: Part = {"type": "string"}

@@ -55,7 +55,7 @@ class AuditUnavailableError(ToolFailure):
 
     def __init__(self, error: DatabaseError) -> None:
         super().__init__(
-            f"the audit log can't be written ({error}), and the config of this server says audit: required",
+            f"the audit log can't be written ({error.what}), and the config of this server says audit: required",
             reason="audit_unavailable",
             hints=["see the server's log for the path of the audit log"],
         )
