@@ -65,9 +65,9 @@ class Values:
             raise CannotMakeError("required members without end")
         if "const" in found:
             return found["const"]
-        if choices := [one for one in found.get("enum") or () if one not in (None, "")]:
-            return choices[0]
         kind = kind_of(found)
+        if choices := [one for one in found.get("enum") or () if one not in (None, "") and _is_of(one, kind)]:
+            return choices[0]
         if kind == "object":
             return self._object(found, whole, mark, text, depth)
         if kind == "array":
@@ -120,6 +120,9 @@ class Values:
             except CannotMakeError:
                 if is_required:
                     raise
+        for name in (name for name in members if not whole and name not in required):
+            if len(value) < (found.get("minProperties") or 0) and not self.is_marked(members[name], mark):
+                value[name] = self.of(members[name], whole, mark, text, depth + 1)
         for name in required:
             if name not in members:
                 value[name] = "a"
@@ -142,6 +145,12 @@ def kind_of(schema: Any) -> str | None:
     if kind is None and (schema.get("properties") or isinstance(schema.get("additionalProperties"), dict)):
         return "object"
     return "array" if kind is None and "items" in schema else kind
+
+
+def _is_of(value: Any, kind: str | None) -> bool:
+    """Whether a value of an enumeration has the type; some documents have others."""
+    types = {"string": str, "boolean": bool, "integer": int | float, "number": int | float, "array": list}
+    return kind not in types or (isinstance(value, types[kind]) and (kind == "boolean") == isinstance(value, bool))
 
 
 def _required(schema: dict[str, Any]) -> list[str]:
@@ -253,8 +262,7 @@ def wanted(root: Mapping[str, Any], method: str, path: str, item: dict[str, Any]
     headers: dict[str, str] = {}
     cookies: dict[str, str] = {}
     plain, _, written = path.partition("#")[0].partition("?")
-    query += parse_qsl(written, keep_blank_values=True)
-    names = re.findall(r"\{([^{}/]+)\}", plain)
+    names = re.findall(r"\{([^{}/]+)\}", f"{plain}?{written}")
     for name in names:
         parameters.setdefault(("path", name), {"name": name, "in": "path", "schema": {"type": "string"}})
     for (place, name), one in parameters.items():
@@ -271,7 +279,8 @@ def wanted(root: Mapping[str, Any], method: str, path: str, item: dict[str, Any]
                 raise
             continue
         if place == "path":
-            plain = plain.replace(f"{{{name}}}", quote("".join(value for _, value in pairs), safe=""))
+            filled = quote("".join(value for _, value in pairs), safe="")
+            plain, written = plain.replace(f"{{{name}}}", filled), written.replace(f"{{{name}}}", filled)
         elif place == "query":
             query += pairs
         elif place == "header":
@@ -281,7 +290,10 @@ def wanted(root: Mapping[str, Any], method: str, path: str, item: dict[str, Any]
         else:
             continue
         given.append(Given(place, name, value))
-    absent = {name.lower() for place, name in parameters if place == "header"} - headers.keys() - IGNORED
+    query += parse_qsl(written, keep_blank_values=True)
+    absent = (
+        {name.lower() for place, name in parameters if place == "header"} - headers.keys() - IGNORED - {"user-agent"}
+    )
     body = values.at(operation.get("requestBody", {}))
     media, value, encoding, files = _body(values, body, whole)
     if media is not None:
@@ -461,7 +473,7 @@ def _body_differences(sent: Sent, seen: Seen) -> Iterator[str]:
         if got != sent.body:
             yield f"the body {_short(got)}, not {_short(sent.body)}"
     elif kind == FORM:
-        pairs = parse_qsl(seen.body.decode(), keep_blank_values=True)
+        pairs = [(key, _same_json(text)) for key, text in parse_qsl(seen.body.decode(), keep_blank_values=True)]
         expected = _form_pairs(sent)
         if sorted(pairs) != sorted(expected):
             yield f"in the form {_without(pairs, expected)}, not {_without(expected, pairs)}"
@@ -509,7 +521,10 @@ def _parts(seen: Seen) -> list[tuple[str, str]]:
         if part.get_filename() is not None:
             parts.append((name, str(content)))
             continue
-        text = content.decode()
-        with_structure = text[:1] in "[{"
-        parts.append((name, json.dumps(json.loads(text)) if with_structure else text))
+        parts.append((name, _same_json(content.decode())))
     return parts
+
+
+def _same_json(text: str) -> str:
+    """Write a structure as Python does."""
+    return json.dumps(json.loads(text)) if text[:1] in ("[", "{") else text

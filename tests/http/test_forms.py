@@ -164,6 +164,14 @@ def test_an_object_may_have_a_member_with_its_own_name(upstream):
     assert upstream.seen[0].target == "/x?more=x&c%5B0%5D=1&c%5B1%5D=2&b=1"
 
 
+def test_a_multipart_body_without_a_part_is_not_sent(upstream):
+    call = tool(upstream, {"method": "POST", "multipart": {"a": "${a}"}}, "a")
+    call()
+    assert (upstream.seen[0].body, upstream.seen[0].headers.get("content-type")) == (b"", None)
+    call(a=[])
+    assert upstream.seen[1].body == b""
+
+
 def test_bodies_of_a_request_that_can_never_work(upstream):
     fields, body = {"multipart": {"a": "${a}"}}, {"body": {"a": "${a}"}}
     with pytest.raises(TemplateError, match="without a file"):

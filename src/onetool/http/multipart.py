@@ -61,7 +61,8 @@ class MultipartTemplate:
         self.placeholders = tuple(placeholder for field in self._fields for placeholder in field.placeholders)
         self.files = tuple(field.file for field in self._fields if field.file is not None)
 
-    def fill(self, values: Values) -> FilledBody:
+    def fill(self, values: Values) -> FilledBody | None:
+        """Return the body, or None without a part: servers reject a multipart body that has none."""
         boundary = token_hex(16)
         checks = FieldChecks(self._names, values)
         pieces: list[bytes] = []
@@ -70,6 +71,8 @@ class MultipartTemplate:
                 if (alone := field.value.alone) is not None:
                     checks.count(len(part.name) + len(part.data), alone)
                 pieces += [f"--{boundary}\r\n{part.head}\r\n\r\n".encode(), part.data, b"\r\n"]
+        if not pieces:
+            return None
         pieces.append(f"--{boundary}--\r\n".encode())
         return FilledBody(f"{MULTIPART}; boundary={boundary}", b"".join(pieces))
 

@@ -167,6 +167,8 @@ def test_json_is_sent_where_no_file_is_given(call, tools):
     assert parts(call("create-file", purpose="logo", file=PNG))[0][:2] == ("file", "cat.png")
     assert json.loads(call("create-files", body=[{"a": 1}]).body) == [{"a": 1}]
     assert parts(call("create-files", file=PNG))[0][:2] == ("file", "cat.png")
+    assert json.loads(call("create-logo", body_image={"uri": "a"}).body) == {"image": {"uri": "a"}}
+    assert parts(call("create-logo", image=PNG))[0][:2] == ("image", "cat.png")
     # JSON without the file would be refused.
     checked = tools["create-checked-file"]
     assert checked["argSchema"]["required"] == ["file"]

@@ -100,7 +100,7 @@ class BodyConverter:
         if is_json(media_type):
             samples = self._samples(media)
             members = self._members(schema)
-            if members is None:
+            if members is None or self._document.is_marked(schema, "nullable"):
                 return BodyTemplateParts(self._add_body(schema, samples), name)
             template = self._add_members(members, samples)
             return BodyTemplateParts(template, None if name == "application/json" else name)
@@ -130,7 +130,16 @@ class BodyConverter:
         else:
             others = {name: schema for name, schema in members.schemas.items() if name not in files}
             template = self._add_members(BodyMembers(others, required), self._samples(json))
-        return self._convert_form(media, multipart=True, required=required)._replace(json=template)
+        converted = self._convert_form(media, multipart=True, required=required)
+        for name, schema in members.schemas.items() if members else ():
+            # A structure in JSON is something else than the file of the same name.
+            if name in files and self._is_structure(schema):
+                template[literal(name)] = self._arguments.add(name, "body", self._schemas.read(schema, "in"), False)
+        return converted._replace(json=template)
+
+    def _is_structure(self, schema: Any) -> bool:
+        found = self._document.object(schema)
+        return kind_of(found) in ("object", "array") or "allOf" in found
 
     def _convert_form(
         self, media: dict[str, Any], multipart: bool, required: frozenset[str] | None = None
@@ -270,7 +279,7 @@ class BodyConverter:
         alternatives = [found[word] for word in ("anyOf", "oneOf") if word in found]
         # `anyOf: [{required: [a]}]` only requires members, which the server checks.
         is_plain = all(isinstance(arms, list) and all(map(_only_requires, arms)) for arms in alternatives)
-        if not is_plain or found.get("nullable") is True:
+        if not is_plain:
             return None
         schemas: dict[str, Any] = {}
         required: set[str] = set()

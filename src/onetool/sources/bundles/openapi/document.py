@@ -285,7 +285,7 @@ class OpenApiDocument:
         return node
 
     def is_marked(self, schema: Any, mark: str) -> bool:
-        """Return whether a schema, or the schema that it refers to, has the `mark` `readOnly` or `writeOnly`."""
+        """Return whether a schema, or the schema that it refers to, has the `mark`, such as `readOnly`."""
         try:
             return self.object(schema).get(mark) is True
         except UnresolvedError:

@@ -94,7 +94,7 @@ def plain_keywords(schema: dict[str, Any]) -> dict[str, Any]:
     if isinstance(required := schema.get("required"), list):
         found["required"] = list(dict.fromkeys(name for name in required if isinstance(name, str)))
     if isinstance(values := schema.get("enum"), list) and values:
-        found["enum"] = values
+        found |= _enumeration(values, found.get("type"))
     if samples := samples_of(schema):
         found["examples"] = samples
     return found
@@ -118,6 +118,18 @@ def is_small(value: Any) -> bool:
         return len(msgspec.json.encode(value)) <= MAX_SAMPLE_BYTES
     except (TypeError, ValueError, OverflowError, RecursionError):
         return False
+
+
+_TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+
+
+def _enumeration(values: list[Any], types: str | list[str] | None) -> dict[str, Any]:
+    """Return the keyword, or wider types if no value has the type: together they would refuse everything."""
+    known = set([types] if isinstance(types, str) else types or ())
+    have = {"null" if value is None else _TYPE_NAMES.get(type(value), "object") for value in values}
+    if not known or have & {*known, "null"} or ("number" in known and "integer" in have):
+        return {"enum": values}
+    return {} if known & {"array", "object"} else {"type": sorted(known | have)}
 
 
 def _number(value: Any) -> bool:
