@@ -46,6 +46,15 @@ def test_nothing_below_names_an_interface_except_for_asgi():
     assert named == {ASGI}
 
 
+def test_only_the_http_server_imports_starlette():
+    importing = re.compile(r"^\s*(?:from|import) starlette\b", re.MULTILINE)
+    package = ROOT / "src" / "onetool"
+    found = {
+        file.relative_to(package).as_posix() for file in package.rglob("*.py") if importing.search(file.read_text())
+    }
+    assert found == {"interfaces/http/guard.py", "interfaces/rest/routing.py"}
+
+
 @pytest.mark.parametrize(
     "back",
     [

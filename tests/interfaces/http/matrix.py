@@ -69,13 +69,13 @@ def rest_cases():
 def cases(site):
     """(path, method) of everything that there is, and of one path where there is nothing."""
     found = [("/nothing", "GET"), ("/nothing", "POST"), *rest_cases()]
-    for path, route in site.routes.items():
-        methods = route.methods or OWN_METHODS.get(path, ())
-        if path not in TABLES:  # whose routes have methods of their own
-            assert methods, f"{path} takes any method: name those that it answers in OWN_METHODS"
-        found += [(path, method) for method in methods]
-        if route.below and path not in TABLES:
-            found += [(SAMPLES_BELOW[path], method) for method in methods]
+    for route in site.routes:
+        methods = route.allowed or OWN_METHODS.get(route.path, ())
+        if route.path not in TABLES:  # whose routes have methods of their own
+            assert methods, f"{route.path} takes any method: name those that it answers in OWN_METHODS"
+        found += [(route.path, method) for method in methods]
+        if route.below and route.path not in TABLES:
+            found += [(SAMPLES_BELOW[route.path], method) for method in methods]
     return list(dict.fromkeys(found))
 
 

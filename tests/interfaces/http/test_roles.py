@@ -133,9 +133,9 @@ def bearer(name):
 def all_operations(site):
     """`GET /path/{name}` -> a path and a method. HEAD is a GET, and OPTIONS of a table tells what there is."""
     found, tables = dict(REST), {f"/{one.segments[0]}" for one in TABLES}
-    for path, route in site.routes.items():
-        if path not in tables:
-            methods = route.methods or OWN_METHODS[path]
+    for route in site.routes:
+        if (path := route.path) not in tables:
+            methods = route.allowed or OWN_METHODS[path]
             found |= {f"{method} {path}": (path, method) for method in methods if method != "HEAD"}
     return {name: case for name, case in found.items() if case not in OPEN and not name.endswith(" /login")}
 

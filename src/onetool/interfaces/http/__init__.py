@@ -1,4 +1,4 @@
-"""The HTTP server behind `onetool serve`: raw ASGI on uvicorn, without a web framework, to keep each call cheap.
+"""The HTTP server behind `onetool serve`: uvicorn, one guard, Starlette's routes, and raw ASGI apps below them.
 
 serve           starts a server from a config
 site            the routes of an app, and the credentials it accepts

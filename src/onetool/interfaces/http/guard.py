@@ -26,7 +26,10 @@ from functools import partial
 from math import ceil
 from sys import maxsize
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from starlette import routing
+from starlette.convertors import Convertor, register_url_convertor
 
 from onetool.core.limits import MIB
 from onetool.core.principal import Principal
@@ -78,35 +81,62 @@ NO_ACCESS = "Your token or session has ended, or its rights have changed."
 DISCONNECT: Message = {"type": "http.disconnect"}
 
 
-class Route(NamedTuple):
-    """A path with its app; with `below`, including all paths below it."""
+class Rest(Convertor[str]):
+    """The end of a route's path: nothing, or a part that begins with a slash."""
 
-    path: str
-    app: Asgi
-    protected: bool = True
-    methods: tuple[str, ...] = ()  # empty: the app handles all methods
-    below: bool = False
-    write_error: Callable[[HttpError], bytes] = HttpError.body  # encodes errors in the format of this route …
-    error_type: bytes = JSON  # … with this media type
-    is_page: bool = False  # links on any page may lead here
-    takes_bare_post: bool = False  # see `check_media_type`
-    check: Callable[[Scope], Collection[bytes]] | None = None  # raises if the path or the method doesn't exist;
-    # otherwise returns the media types accepted in addition to JSON
-    is_public: bool = False  # with JWTs, pages of all origins may read it: it says where to get a JWT
-    takes_any_host: bool = False  # balancers send no name or an address as Host; the response has only a status
-    body_factor: int = 1  # multiple of http.max_body_mb: some bodies have files
-    max_body: int | None = None  # bytes, regardless of http.max_body_mb
+    def __init__(self, regex: str) -> None:
+        self.regex = regex  # pyright: ignore[reportAttributeAccessIssue]
 
-    @property
-    def is_internal(self) -> bool:
-        """Whether the route is only for other replicas."""
-        return self.path == CLUSTER_PATH or self.path.startswith(f"{CLUSTER_PATH}/")
+    def convert(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("slash", Rest("/?"))
+register_url_convertor("below", Rest("(?s:/.*)?"))
+
+
+class Route(routing.Route):
+    """A path with its ASGI app; with `below`, including all paths below it."""
+
+    def __init__(
+        self,
+        path: str,
+        app: Asgi,
+        *,
+        protected: bool = True,
+        methods: tuple[str, ...] = (),
+        below: bool = False,
+        write_error: Callable[[HttpError], bytes] = HttpError.body,
+        error_type: bytes = JSON,
+        is_page: bool = False,
+        takes_bare_post: bool = False,
+        check: Callable[[Scope], Collection[bytes]] | None = None,
+        is_public: bool = False,
+        takes_any_host: bool = False,
+        body_factor: int = 1,
+        max_body: int | None = None,
+    ) -> None:
+        """Set the facts. Without `methods`, the app handles all; `write_error` encodes errors, with `error_type`.
+
+        `check` returns the media types that a request may have besides JSON, and raises if its path or method doesn't
+        exist. A body may have `max_body` bytes, or else a multiple of http.max_body_mb, because some have files.
+        """
+        super().__init__(path if path == "/" else f"{path}{{rest:{'below' if below else 'slash'}}}", app)
+        self.path, self.app, self.methods = path, app, None
+        self.protected, self.allowed, self.below = protected, methods, below
+        self.write_error, self.error_type = write_error, error_type
+        self.is_page = is_page  # links on any page may lead here
+        self.takes_bare_post = takes_bare_post  # see `check_media_type`
+        self.is_public = is_public  # with JWTs, pages of all origins may read it: it says where to get a JWT
+        self.takes_any_host = takes_any_host  # balancers send no name or an address; the response has only a status
+        self.check, self.body_factor, self.max_body = check, body_factor, max_body
+        self.is_internal = path == CLUSTER_PATH or path.startswith(f"{CLUSTER_PATH}/")  # only for other replicas
 
 
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
-NOWHERE = Route("", _nothing)  # for paths without a route
+NOWHERE = Route("/", _nothing)  # for paths without a route
 
 
 class Guard:
@@ -129,10 +159,9 @@ class Guard:
         """
         self.rules = rules
         self.max_body = max_body
-        self.routes = {route.path: route for route in routes}
+        self.routes = tuple(routes)
         self.places = Semaphore(LARGE_BODIES)
         self.is_draining = False
-        self._above = tuple((f"{path}/", route) for path, route in self.routes.items() if route.below)
         self._redact = redact
         self._audit = audit
         self._rates = rates or RequestRates()
@@ -149,7 +178,7 @@ class Guard:
         began, head = perf_counter(), read_head(scope["headers"])
         trace = begin_trace(head.get(REQUEST_ID), head.get(b"traceparent"), head.get(b"tracestate"), self._record_span)
         current_trace.set(trace)
-        route = self.routes.get(scope["path"]) or self._route(scope["path"])
+        route = self._route(scope["path"])
         scope[HEAD], scope["log"] = head, {}
         request = GuardedRequest(self, route, head, scope, receive, send)
         request.add = ((REQUEST_ID, trace.request_id.encode()),)
@@ -175,9 +204,10 @@ class Guard:
             if (admission := scope.pop("admission", None)) is not None:
                 self._admissions.end(admission)
             status, seconds = request.status or CLIENT_CLOSED_REQUEST, perf_counter() - began
-            log_request(scope, status, seconds, request.bytes, self._redact, route.path, self._recorder)
+            path = "" if route is NOWHERE else route.path
+            log_request(scope, status, seconds, request.bytes, self._redact, path, self._recorder)
             if self._audit is not None:
-                self._audit(scope, status, seconds, route.path or None)
+                self._audit(scope, status, seconds, path or None)
 
     async def _answer(self, request: "GuardedRequest", scope: Scope, route: Route, head: Mapping[bytes, bytes]) -> None:
         """Check the request, and call its route. Raises HttpError."""
@@ -217,11 +247,12 @@ class Guard:
                 self._admissions.begin(scope, principal, address, lambda: self.rules.identify(authorization, scope))
                 if self._cluster is not None:
                     request.name_replica(principal, self._cluster.id)
-        if not route.path:
-            near = did_you_mean(scope["path"], self.routes) or f"use one of {', '.join(self.routes)}"
+        if route is NOWHERE:
+            paths = [one.path for one in self.routes]
+            near = did_you_mean(scope["path"], paths) or f"use one of {', '.join(paths)}"
             raise HttpError(404, "not_found", f"Unknown path {scope['path'][:100]!r}; {near}")
-        if route.methods and scope["method"] not in route.methods:
-            allowed = ", ".join(route.methods)
+        if route.allowed and scope["method"] not in route.allowed:
+            allowed = ", ".join(route.allowed)
             message = f"{route.path} takes {allowed}, not {scope['method']}."
             raise HttpError(405, "method_not_allowed", message, [(b"allow", allowed.encode())])
         if head.get(b"content-type") != JSON:
@@ -233,10 +264,9 @@ class Guard:
             raise request.body_error
 
     def _route(self, path: str) -> Route:
-        """Return the route of a path, which may be below the route's own path."""
-        if found := self.routes.get(path.rstrip("/")):
-            return found
-        return next((route for above, route in self._above if path.startswith(above)), NOWHERE)
+        """Return the route of a path, which is compared without the prefix of a mount."""
+        scope = {"type": "http", "path": path, "root_path": "", "method": ""}
+        return next((route for route in self.routes if route.matches(scope)[0] is routing.Match.FULL), NOWHERE)
 
     async def _admit_forwarded(
         self, cluster: "Cluster", request: "GuardedRequest", scope: Scope, head: Mapping[bytes, bytes]
@@ -300,7 +330,7 @@ class Guard:
         clock = asyncio.get_running_loop().time
         until = clock() + seconds
         while any(one.is_work for one in waited_for & self._under_way) or any(
-            getattr(route.app, "is_busy", False) for route in self.routes.values()
+            getattr(route.app, "is_busy", False) for route in self.routes
         ):
             if clock() >= until:
                 return False
@@ -309,7 +339,7 @@ class Guard:
 
     async def stop(self) -> None:
         """Ask the routes to end their endless streams."""
-        for route in self.routes.values():
+        for route in self.routes:
             if stop := getattr(route.app, "stop", None):
                 await stop()
 

@@ -1,10 +1,13 @@
-"""The route table of the REST API, collected from the modules of the handlers."""
+"""The route table of the REST API, collected from the modules of the handlers. Starlette matches the paths."""
 
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import ModuleType
 from typing import NamedTuple
+from urllib.parse import unquote
+
+from starlette.routing import Match, Route
 
 from onetool.core.principal import LOCAL, Principal, Role
 from onetool.core.redaction import mask_credentials
@@ -35,6 +38,7 @@ class RestResource(NamedTuple):
     """A path with {names}, and the routes of its methods."""
 
     path: str
+    route: Route
     segments: list[str]
     methods: dict[str, RestRoute]
 
@@ -80,7 +84,8 @@ class RouteTable:
         self.parameters = parameters
         found: dict[str, RestResource] = {}
         for one in routes:
-            resource = found.setdefault(one.path, RestResource(one.path, one.path.split("/")[1:], {}))
+            route, segments = Route(one.path, RestRoute), one.path.split("/")[1:]  # RestApp calls the handlers
+            resource = found.setdefault(one.path, RestResource(one.path, route, segments, {}))
             if resource.methods.setdefault(one.method, one) is not one:
                 raise ValueError(f"{one.method} {one.path} is declared twice: {one.id}")
         self.resources = tuple(found.values())
@@ -100,12 +105,15 @@ class RouteTable:
 
     def _match(self, raw: bytes, method: str) -> RouteMatch:
         try:
-            segments = [percent_decoded(piece) for piece in raw.split(b"/")[1:]]
+            segments = [percent_decoded(piece) for piece in raw.split(b"/")]
         except ValueError as error:
             raise RestError(400, "bad_path", f"Invalid path: {error}.", part="path", pointer="") from None
-        resource = next((one for one in self._tried if _fits(one.segments, segments)), None)
+        path = "/".join(one.replace("%", "%25").replace("/", "%2F") for one in segments)  # names may have slashes
+        scope = {"type": "http", "path": path, "root_path": "", "method": method}
+        matches = ((one, *one.route.matches(scope)) for one in self._tried)
+        resource, found = next(((one, found) for one, match, found in matches if match is Match.FULL), (None, {}))
         if resource is None:
-            there = ", ".join(one.path for one in self.resources if one.segments[0] == segments[0])
+            there = ", ".join(one.path for one in self.resources if one.segments[0] == segments[1])
             shown = raw[:100].decode("latin-1")
             raise RestError(404, "not_found", f"Unknown path {shown!r}; use one of {there}")
         route = resource.methods.get("GET" if method == "HEAD" else method)
@@ -113,20 +121,12 @@ class RouteTable:
             message = f"{resource.path} takes {resource.allow_header()}, not {method[:20]}."
             raise RestError(405, "method_not_allowed", message, headers=[(b"allow", resource.allow_header().encode())])
         values: list[str] = []
-        for part, value in zip(resource.segments, segments, strict=True):
-            if part.startswith("{"):
-                name = part[1:-1]
-                try:
-                    values.append(self.parameters[name].check(value))
-                except InvalidError as error:
-                    raise RestError(400, "bad_path", str(error), part="path", pointer=f"/{name}") from None
+        for name, value in found["path_params"].items():
+            try:
+                values.append(self.parameters[name].check(unquote(value)))
+            except InvalidError as error:
+                raise RestError(400, "bad_path", str(error), part="path", pointer=f"/{name}") from None
         return RouteMatch(resource, tuple(values), route)
-
-
-def _fits(ours: list[str], theirs: list[str]) -> bool:
-    return len(ours) == len(theirs) and all(
-        our == their or our.startswith("{") for our, their in zip(ours, theirs, strict=True)
-    )
 
 
 def routes_of(*modules: ModuleType) -> list[RestRoute]:
