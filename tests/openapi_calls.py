@@ -461,7 +461,8 @@ def _body_differences(sent: Sent, seen: Seen) -> Iterator[str]:
         if seen.body not in (b"", b"{}"):
             yield f"a body that nobody gave: {seen.body[:100]!r}"
         return
-    if not seen.body and sent.body in ({}, []) and not sent.body_needed:
+    # A multipart body has at least one part.
+    if not seen.body and sent.body in ({}, []) and (not sent.body_needed or sent.media == MULTIPART):
         return
     if kind != sent.media and "*" not in sent.media:
         yield f"the body is {kind or 'of no type'}, not {sent.media}"
