@@ -654,13 +654,22 @@ def test_a_pack_that_is_switched_off_has_no_prompts_and_no_resources(tmp_path):
     )
     (tmp_path / "onetool.yaml").write_text("packs: [tea.py]\n")
     with App.open(tmp_path / "onetool.yaml") as app:
-        assert ("brew" in app.catalog.prompts, "tea://leaves" in app.catalog.resources) == (True, True)
+        assert ("brew" in app.catalog.prompts, "tea://leaves" in [one.uri for one in app.catalog.resources]) == (
+            True,
+            True,
+        )
         app.bundles.patch_bundle(bundle_id("pack", "tea"), {"isEnabled": False})
         app.tools()
-        assert ("brew" in app.catalog.prompts, "tea://leaves" in app.catalog.resources) == (False, False)
+        assert ("brew" in app.catalog.prompts, "tea://leaves" in [one.uri for one in app.catalog.resources]) == (
+            False,
+            False,
+        )
         app.bundles.patch_bundle(bundle_id("pack", "tea"), {"isEnabled": True})
         app.tools()
-        assert ("brew" in app.catalog.prompts, "tea://leaves" in app.catalog.resources) == (True, True)
+        assert ("brew" in app.catalog.prompts, "tea://leaves" in [one.uri for one in app.catalog.resources]) == (
+            True,
+            True,
+        )
 
 
 def test_who_puts_a_tool_into_a_shadowed_bundle_is_told(app):

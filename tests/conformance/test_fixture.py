@@ -76,7 +76,7 @@ def test_it_offers_what_the_suite_asks_for(app):
     assert [name for name in TOOLS if app.config.aliases.get(name, name) not in tools] == []
     assert set(app.config.aliases) <= set(TOOLS)
     assert set(app.catalog.prompts) == set(PROMPTS)
-    assert set(app.catalog.resources) == set(RESOURCES)
+    assert {one.uri for one in app.catalog.resources} == set(RESOURCES)
 
 
 def test_a_job_says_whether_it_may_become_a_task(app):

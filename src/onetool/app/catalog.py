@@ -86,7 +86,7 @@ class ToolCatalog:
         self.mistakes: tuple[Mistake, ...] = ()
         self.warnings: tuple[Mistake, ...] = ()  # the warnings among them that are not only for `onetool check`
         self.prompts: Mapping[str, Prompt] = freeze({})
-        self.resources: Mapping[str, Resource] = freeze({})  # by URI
+        self.resources: tuple[Resource, ...] = ()  # templates last
         self.servers: Servers | None = None  # None: none are configured
         self._config = current.runtime.config
         self._bundles = bundles
@@ -369,7 +369,10 @@ class ToolCatalog:
             self.registry.replace(tools, self._bundles.versions(), lazy)
             self._listed, self._listed_load = listed, self._bundles.last_load
             self.prompts = add_first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
-            self.resources = add_first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
+            resources = [(one.uri, one) for offer in offers for one in offer.resources]
+            by_uri = add_first({}, (pair for pair in resources if not pair[1].variables), mistakes)
+            templates = add_first({}, (pair for pair in resources if pair[1].variables), mistakes)
+            self.resources = (*by_uri.values(), *templates.values())
             found = lint_config(self._config, self.registry, waiting, lambda: self._current.runtime.documents("tokens"))
             self.mistakes = (*mistakes, *found)
             self.warnings = tuple(one for one in mistakes if one.severity != "error")

@@ -263,3 +263,11 @@ def test_run_stays_one_small_tool(many, stdio_peer):
     (tool,) = stdio_peer("old", "--menu", "run", config=many).result("tools/list")["tools"]
     assert len(json.dumps(tool)) < 2500
     assert "… and" in tool["description"]
+
+
+def test_a_large_text_beside_a_picture_is_stored(runner):
+    told, picture = runner.call("run", {"code": "print('see:')\n[*working.picture(), 'a line\\n' * 5_000]"})["content"]
+    assert picture["type"] == "image"
+    assert "The result is large and was stored." in told["text"]
+    handle = re.search(r"\w{32}", told["text"])[0]
+    assert runner.text("run", {"code": f"ot.result(handle='{handle}', limit=1)['lines'][0]"}) == "see:"

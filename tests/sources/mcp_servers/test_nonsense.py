@@ -159,5 +159,6 @@ def test_an_invalid_entry_hides_no_other_of_its_list(harness):
     with harness.app({"odd": harness.nasty("lists")}) as app:
         settle(app)
         said = "\n".join(app.servers.log_lines("odd", 50))
+        assert app.findings() == ()
     for kind, name in (("tool", "'bad'"), ("prompt", "5"), ("resource", "'bad'"), ("resource template", "'bad'")):
         assert f"invalid {kind} ignored: {name}: " in said

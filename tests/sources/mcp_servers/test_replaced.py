@@ -65,7 +65,7 @@ def test_secrets_are_masked_in_all_that_a_server_tells(harness):
         tools = [{"name": "a", "description": words, "inputSchema": {"type": "object"}}]
         app.servers.listing_received(proxy, ServerListing(tools, offers, f"1 {SECRET}", "auto"))
         assert len(app.catalog.prompts) == 1
-        assert {"file:///r", "file:///{t}"} <= set(app.catalog.resources)
+        assert {"file:///r", "file:///{t}"} <= {one.uri for one in app.catalog.resources}
         shown = [
             app.tools(),
             app.catalog.prompts,

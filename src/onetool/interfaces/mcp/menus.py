@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from onetool.app.allow_lists import AllowLists
 from onetool.app.describe import call_description, run_tool, search_description
@@ -177,7 +178,13 @@ async def _answer(runtime: "Runtime", result: RunResult) -> dict[str, Any]:
     if isinstance(data, dict | list):
         blocks = await content_blocks(data, runtime.read_result) if result.ok else None
         if blocks is not None:  # images and the like are neither text nor data
-            return {"content": [*([text_block(result.printed)] if result.printed else []), *blocks]}
+            blocks = [*([text_block(result.printed)] if result.printed else []), *blocks]
+            texts = [block["text"] for block in blocks if block["type"] == "text"]
+            if sum(len(text.encode(errors="replace")) for text in texts) <= runtime.config.results.inline_bytes:
+                return {"content": blocks}
+            text = replace(result, data="\n".join(texts), printed="")
+            answer = from_reply(await asyncio.to_thread(runtime.reply, text), runtime.config.results.link)
+            return {**answer, "content": [*answer["content"], *(one for one in blocks if one["type"] != "text")]}
         size += len(encode(data))
     elif isinstance(data, str):
         size += len(data)

@@ -120,7 +120,7 @@ class Service:
         return {name.partition(".")[2]: one for name, one in found.items()} if self.menus.is_bare else found
 
     def resources(self) -> Collection[Resource]:
-        return [one for one in self.app.catalog.resources.values() if self._offers(one.spec)]
+        return [one for one in self.app.catalog.resources if self._offers(one.spec)]
 
     async def offer(self, spec: ToolSpec, args: Mapping[str, Any]) -> ToolResult:
         """Run the function of a prompt or a resource, which may call only tools that the client may call."""

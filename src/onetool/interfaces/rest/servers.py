@@ -159,7 +159,7 @@ def get_server_offers(request: RestRequest) -> RestResponse:
     ]
     resources = [
         OfferedResource(uri=one.uri, name=one.name, description=one.spec.description, mime_type=one.mime_type)
-        for one in catalog.resources.values()
+        for one in catalog.resources
         if one.spec.source == source
     ]
     return request.context.response(ServerOffers(prompts, resources))

@@ -21,7 +21,7 @@ from onetool.core.schema_keywords import upgrade
 from onetool.core.spec import Handler, ToolSpec, accept
 from onetool.core.structured_content import RESULT, inner_schema, is_wrapper
 from onetool.sources.mcp_servers.apps import address_below, address_here, address_there, passed_meta, passed_part
-from onetool.sources.mcp_servers.server_cache import PASSED, Definition, Offers
+from onetool.sources.mcp_servers.server_cache import PASSED, Definition, Offers, first_by_name
 from onetool.sources.mcp_servers.settings import ServerSettings, pack_name
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def prompts_of(
         listing = _passed(pack, prompt, "arguments")
         return Prompt(name=f"{pack}.{name}", spec=spec, title=prompt.get("title"), server_listing=listing)
 
-    return [convert(prompt) for prompt in listed]
+    return [convert(prompt) for prompt in first_by_name(listed)]
 
 
 def resources_of(server: str, pack: str, settings: ServerSettings, offers: Offers, fetch: Fetch) -> list[Resource]:
@@ -176,10 +176,10 @@ def resources_of(server: str, pack: str, settings: ServerSettings, offers: Offer
 
     resources = [
         convert(Resource, item, uri, address_here(pack, uri))
-        for item in offers.resources
+        for item in first_by_name(offers.resources, "uri")
         if not (uri := str(item["uri"])).startswith(OURS)
     ]
-    for item in offers.templates:
+    for item in first_by_name(offers.templates, "uriTemplate"):
         if not (template := str(item["uriTemplate"])).startswith(OURS):
             scheme, separator, rest = template.partition("{")[0].partition("://")
             # A template without a prefix of its own would match the addresses of other servers.

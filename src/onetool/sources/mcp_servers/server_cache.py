@@ -166,11 +166,11 @@ def pinned_definitions(tools: Iterable[Definition], offers: Offers) -> list[Defi
     return first_by_name([*tools, *prompts])
 
 
-def first_by_name(definitions: Iterable[Definition]) -> list[Definition]:
-    """Return the definitions without later ones of the same name."""
+def first_by_name(definitions: Iterable[Definition], key: str = "name") -> list[Definition]:
+    """Return the definitions without later ones of the same name. `key` is the member with the name."""
     found: dict[str, Definition] = {}
     for definition in definitions:
-        found.setdefault(str(definition.get("name")), definition)
+        found.setdefault(str(definition.get(key)), definition)
     return list(found.values())
 
 

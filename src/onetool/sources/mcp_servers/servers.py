@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.json_data import StoreBlob
-from onetool.core.registry import Catalogue, Resource
+from onetool.core.registry import Catalogue
 from onetool.core.signature import as_identifier
 from onetool.database.documents import Documents
 from onetool.sources.mcp_servers.conversion import keep_apart
@@ -116,16 +116,13 @@ class Servers:
         offers = {name: proxy.catalogue() for name, proxy in self._proxies.items()}
         listed, ambiguous = keep_apart({name: offer.resources for name, offer in offers.items()})
         self._warnings = {name: self._proxies[name].shared_addresses(uris) for name, uris in ambiguous.items()}
-        resources: dict[str, Resource] = {}
-        for resource in sorted(listed, key=lambda resource: bool(resource.variables)):  # templates come last
-            resources.setdefault(resource.uri, resource)  # a server may list an address twice
         warnings = (
             Mistake(message=text, key=f"servers.{name}", severity="warning") for name, text in self._warnings.items()
         )
         return Catalogue(
             tools=tuple(tool for offer in offers.values() for tool in offer.tools),
             prompts=tuple(prompt for offer in offers.values() for prompt in offer.prompts),
-            resources=tuple(resources.values()),
+            resources=tuple(listed),
             mistakes=(*(mistake for offer in offers.values() for mistake in offer.mistakes), *warnings),
         )
 

@@ -1,6 +1,6 @@
 """A server that lists everything with every member, with some that no protocol knows, and again with as few as can be.
 
-One entry of each list is invalid.
+One entry of each list is invalid, and one comes twice. A template without variables has the address of a resource.
 """
 
 from typing import Any
@@ -26,6 +26,7 @@ RESOURCES = [
 TEMPLATES = [
     {"uriTemplate": "notes://all/{day}", "name": "all", **MORE, "mimeType": "text/plain", "annotations": PLACE},
     {"uriTemplate": "notes://few/{day}", "name": "few"},
+    {"uriTemplate": "notes://all", "name": "all"},
 ]
 LISTS = {
     "tools/list": ("tools", TOOLS, {"name": "bad"}),
@@ -46,7 +47,7 @@ class Lists(Server):
         method = message.get("method", "")
         if method in LISTS:
             kind, listed, invalid = LISTS[method]
-            self.reply(message["id"], {kind: [invalid, *listed]})
+            self.reply(message["id"], {kind: [invalid, *listed, listed[0]]})
         elif method == "prompts/get":
             has_all = message["params"]["name"] == "all"
             self.reply(message["id"], PROMPT if has_all else {"messages": []})
