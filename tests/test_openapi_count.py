@@ -35,16 +35,17 @@ def test_nothing_is_lost(tmp_path):
 
 
 def test_what_is_lost(tmp_path, monkeypatch):
-    schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string", "readOnly": True}}}
+    properties = {"a": {"type": "string"}, "b": {"type": "string", "readOnly": True}, "c": True}
+    schema = {"type": "object", "properties": properties}
     xml = {"requestBody": {"required": True, "content": {"text/xml": {"schema": schema}}}}
     body = {"requestBody": {"content": {"application/json": {"schema": schema}}}}
     paths = {"/a": {"get": {}, "put": xml, "post": body}, "/b c": {"get": {}}, "x-more": {"get": {}}}
     found = counted(tmp_path, {**CONSTRUCTS, "paths": paths})
-    assert (found.operations, found.tools, found.arguments, found.lost, found.impossible) == (4, 2, 1, (), 2)
+    assert (found.operations, found.tools, found.arguments, found.lost, found.impossible) == (4, 2, 2, (), 2)
     monkeypatch.setattr(openapi_count, "IMPOSSIBLE", ())
     assert len(counted(tmp_path, {**CONSTRUCTS, "paths": paths}).lost) == 2
     monkeypatch.setattr(openapi_count, "_has", lambda arguments, wanted: False)
-    assert len(counted(tmp_path, {**CONSTRUCTS, "paths": paths}).lost) == 3
+    assert len(counted(tmp_path, {**CONSTRUCTS, "paths": paths}).lost) == 4
 
 
 def test_a_document_that_is_refused(tmp_path):
