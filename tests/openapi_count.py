@@ -173,7 +173,7 @@ def _members(root: dict[str, Any], schema: Any) -> list[str] | None:
     if None in parts or not (parts or own or is_empty):
         return None
     names = [name for part in parts for name in part or ()]
-    return list(dict.fromkeys([*names, *(name for name, one in own.items() if not _at(root, one).get("readOnly"))]))
+    return list(dict.fromkeys([*names, *(name for name, one in own.items() if not _is_read_only(root, one))]))
 
 
 def _is_read_only(root: dict[str, Any], schema: Any) -> bool:
