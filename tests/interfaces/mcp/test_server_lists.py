@@ -67,8 +67,15 @@ def without_ours(result):
 def test_a_prompt_is_what_the_server_makes_of_it(peer, sent):
     asked = {"name": "odd.all", "arguments": {"place": "Rome"}}
     assert without_ours(peer.result("prompts/get", asked)) == sent.PROMPT
-    assert without_ours(peer.result("prompts/get", {"name": "odd.few"})) == {"messages": []}
 
 
 def test_a_resource_is_what_the_server_says_it_is(peer, sent):
     assert without_ours(peer.result("resources/read", {"uri": "notes://all"})) == sent.CONTENTS
+
+
+@pytest.mark.parametrize(
+    ("method", "asked"), [("prompts/get", {"name": "odd.few"}), ("resources/read", {"uri": "notes://few"})]
+)
+def test_an_error_of_the_server_keeps_its_code(peer, method, asked):
+    error = peer.error(method, asked)
+    assert error == {"code": -32050, "message": "not today", "data": {"day": 1}}

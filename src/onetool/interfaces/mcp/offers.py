@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from onetool.core.call import ServerResult, ToolResult
 from onetool.core.errors import ToolFailure
 from onetool.core.mcp_protocol import AWAY, INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, JsonRpcError
 from onetool.core.registry import Prompt, Resource
@@ -16,7 +17,16 @@ from onetool.core.spec import ToolSpec
 from onetool.core.text import or_rather
 from onetool.database import DatabaseError
 from onetool.interfaces.mcp.client import ClientCaller, McpRequest
-from onetool.interfaces.mcp.content import RESULTS, Read, as_json, blocks_of, is_block, media_in, text_block
+from onetool.interfaces.mcp.content import (
+    RESULTS,
+    Read,
+    as_json,
+    blocks_of,
+    is_block,
+    media_in,
+    protocol_error,
+    text_block,
+)
 from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable
 from onetool.services.results import ResultTooLargeError
 from onetool.sources.mcp_servers.apps import address_there
@@ -82,7 +92,9 @@ async def read_resource(service: "Service", request: McpRequest) -> dict[str, An
         if result.error is not None:
             if result.error.reason == "not_found":
                 raise _not_found(request, uri)
-            raise lacking_capability(caller) or JsonRpcError(INTERNAL_ERROR, result.error.message)
+            raise (
+                lacking_capability(caller) or _sent_error(result) or JsonRpcError(INTERNAL_ERROR, result.error.message)
+            )
         if "contents" in result.data:  # from an MCP server, which set the types of the parts
             there = address_there(resource.spec.pack, uri)
             contents = [{**part, "uri": uri} if part.get("uri") == there else part for part in result.data["contents"]]
@@ -139,6 +151,11 @@ def _members(resource: Resource) -> dict[str, Any]:
     return {"name": resource.name, **_description(resource.spec), **mime, **resource.server_listing}
 
 
+def _sent_error(result: ToolResult) -> JsonRpcError | None:
+    """Return the error that an MCP server sent, if the result is of one."""
+    return protocol_error(result) if isinstance(result, ServerResult) else None
+
+
 def _description(spec: ToolSpec) -> dict[str, str]:
     return {"description": spec.description} if spec.description else {}
 
@@ -176,9 +193,8 @@ async def get_prompt(service: "Service", request: McpRequest) -> dict[str, Any]:
         result = await service.offer(prompt.spec, typed)
         if result.error is not None:
             wrong = result.error.code == "invalid_args"
-            raise lacking_capability(caller) or JsonRpcError(
-                INVALID_PARAMS if wrong else INTERNAL_ERROR, result.error.message
-            )
+            code = INVALID_PARAMS if wrong else INTERNAL_ERROR
+            raise lacking_capability(caller) or _sent_error(result) or JsonRpcError(code, result.error.message)
         if prompt.server_listing is not None:
             return result.data
         return {**_description(prompt.spec), "messages": _messages(result.data, service.app.runtime.read_result)}

@@ -48,9 +48,10 @@ class Lists(Server):
         if method in LISTS:
             kind, listed, invalid = LISTS[method]
             self.reply(message["id"], {kind: [invalid, *listed, listed[0]]})
+        elif method in ("prompts/get", "resources/read") and "few" in str(message["params"]):
+            self.fail(message["id"], -32050, "not today", {"day": 1})
         elif method == "prompts/get":
-            has_all = message["params"]["name"] == "all"
-            self.reply(message["id"], PROMPT if has_all else {"messages": []})
+            self.reply(message["id"], PROMPT)
         elif method == "resources/read":
             self.reply(message["id"], CONTENTS)
         else:
