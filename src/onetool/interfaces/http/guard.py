@@ -29,7 +29,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from starlette import routing
-from starlette.convertors import Convertor, register_url_convertor
+from starlette.convertors import StringConvertor, register_url_convertor
 
 from onetool.core.limits import MIB
 from onetool.core.principal import Principal
@@ -81,18 +81,20 @@ NO_ACCESS = "Your token or session has ended, or its rights have changed."
 DISCONNECT: Message = {"type": "http.disconnect"}
 
 
-class Rest(Convertor[str]):
-    """The end of a route's path: nothing, or a part that begins with a slash."""
+class Slash(StringConvertor):
+    """The end of a path that may have a slash."""
 
-    def __init__(self, regex: str) -> None:
-        self.regex = regex  # pyright: ignore[reportAttributeAccessIssue]
-
-    def convert(self, value: str) -> str:
-        return value
+    regex = "/?"
 
 
-register_url_convertor("slash", Rest("/?"))
-register_url_convertor("below", Rest("(?s:/.*)?"))
+class Below(StringConvertor):
+    """The end of a path that may go on after a slash."""
+
+    regex = "(?s:/.*)?"
+
+
+register_url_convertor("slash", Slash())
+register_url_convertor("below", Below())
 
 
 class Route(routing.Route):

@@ -41,7 +41,8 @@ class HeadWatch:
         except (HttpParserError, HttpParserUpgrade):
             self._is_head = False
         if not self._is_head:
-            self.end()
+            if self._timer is not None:
+                self.end()
         elif self._timer is None:
             self._timer = self._loop.call_later(HEAD_S, self._transport.close)
         if self._is_head and self._size > MAX_HEAD:

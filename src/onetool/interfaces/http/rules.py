@@ -10,6 +10,7 @@ others are refused.
 
 import asyncio
 import re
+from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -188,7 +189,7 @@ class AccessRules:
     def identify(self, authorization: bytes | None, scope: Scope, stored: "TokenView | None" = None) -> Principal:
         """Return the caller of a request, without verifying new JWTs. Raises HttpError (401, 403)."""
         try:
-            return self.credentials.identify(authorization, stored, lambda: self._is_local(scope))
+            return self.credentials.identify(authorization, stored, partial(self._is_local, scope))
         except HttpError as refused:
             raise self._with_challenge(refused, authorization, scope) from None
 
@@ -198,8 +199,9 @@ class AccessRules:
         named = read_authority(head.get(b"host", b"").decode("latin-1"))
         if named is None or not is_loopback_name(named.name) or is_forwarded(scope):
             return False
-        origin = self.check_origin(head.get(b"origin"), head.get(b"host"))
-        page = None if origin is None else read_origin(origin.decode("latin-1"))
+        page = None
+        if b"origin" in head and (origin := self.check_origin(head[b"origin"], head.get(b"host"))) is not None:
+            page = read_origin(origin.decode("latin-1"))
         return bool(peer) and is_loopback_name(str(peer[0])) and (page is None or is_loopback_name(page.name))
 
     def _with_challenge(self, refused: HttpError, authorization: bytes | None, scope: Scope) -> HttpError:

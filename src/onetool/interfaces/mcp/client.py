@@ -137,10 +137,10 @@ def client_from_meta(meta: Any, principal: Principal, menu: str | None, wants_wh
         raise JsonRpcError(INVALID_PARAMS, f"params._meta[{LOG_LEVEL!r}] must be one of {', '.join(LEVELS)}")
     return RemoteClient(
         revision=version,
-        capabilities=known_capabilities(capabilities or {}),
+        capabilities=known_capabilities(capabilities) if capabilities else {},
         log_level=level,
         principal=principal,
-        name=client_name(meta.get(CLIENT_INFO)),
+        name=client_name(meta[CLIENT_INFO]) if CLIENT_INFO in meta else "",
         menu=menu,
         wants_whole=wants_whole,
         is_stateless=True,

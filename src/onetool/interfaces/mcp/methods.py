@@ -169,8 +169,8 @@ async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
         # Clients of revisions without tasks can only wait.
         if entry.needs_task and client.is_stateless and not client.can(TASKS):
             raise missing_capability(TASKS, f"{entry.name} may take long and needs a client that supports tasks")
-        whole, token = client.wants_whole and client.principal.whole, None
-        if "_meta" in params:
+        whole, token, meta = client.wants_whole and client.principal.whole, None, params.get("_meta")
+        if isinstance(meta, dict) and (WHOLE in meta or "progressToken" in meta):
             whole, token = _wants_whole(request), request.progress_token
         work = partial(_call_entry, entry, request.param("arguments", dict, None) or {}, whole)
         if client.is_stateless and can_pause(request, entry.task_after):
