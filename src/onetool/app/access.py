@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from onetool.services.page_links import PageLinks
 
 MIN_TOKEN = 16  # characters of http.token
+CACHED = 64  # hosts, which every request has; a few, because clients choose them
 REVOKED_UNKNOWN = "The list of revoked tokens can't be read: the server's log says why."
 SAME_NAME = (
     "Two tokens are called {0}, one in the config and one in the store: rename the token in http.tokens; "
@@ -48,6 +50,7 @@ def accepts_any(http: "HttpConfig", store: TokenStore) -> bool:
     return bool(http.token or http.jwt or store.list() or any(one.hash not in gone for one in http.tokens))
 
 
+@lru_cache(CACHED)
 def is_loopback_name(host: str) -> bool:
     """Return whether a host name or address refers to this machine. Names are not resolved."""
     try:

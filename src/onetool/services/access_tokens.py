@@ -226,13 +226,19 @@ class TokenStore:
         """Whether a server needs a credential because of this store. Neither revoking the last token nor deleting the
         database opens a server.
         """
-        return self._is_closed or self.has_any
+        return self.guards_with(self.view())
 
     @property
     def has_any(self) -> bool:
         """Whether tokens are known to exist or to have existed; True if the document can't be read."""
-        known = self.view()
-        return bool(known.problem or known.tokens or known.revoked or self.memory.has_guarded)
+        return self._has_any(self.view())
+
+    def guards_with(self, view: TokenView) -> bool:
+        """Return `guards` for these tokens, which were just read."""
+        return self._is_closed or self._has_any(view)
+
+    def _has_any(self, view: TokenView) -> bool:
+        return bool(view.problem or view.tokens or view.revoked or self.memory.has_guarded)
 
     # For commands. All raise TokenStoreError.
 

@@ -15,6 +15,7 @@ from interfaces.http.test_named_tokens import tokens
 from onetool.core.principal import Rate
 from onetool.http.asgi import HttpError
 from onetool.interfaces.http import credentials as of_credentials
+from onetool.services.access_tokens import TokenStore
 
 pytestmark = pytest.mark.attack("the one store")
 
@@ -71,6 +72,19 @@ def token(site):
     token = site.store.add("ci", role="admin")
     assert site.remember(token)[:4] == FORMS[:4]
     return token
+
+
+@pytest.mark.parametrize("is_shown", [False, True])
+def test_a_request_reads_the_stored_tokens_once(tmp_path, monkeypatch, is_shown):
+    """Each read asks the file system and the database, which is a tenth of a call."""
+    site = Site(tmp_path / "other")
+    headers = bearer(site.store.add("ci", role="admin") if is_shown else None)
+    assert status_of(site.routes, "/tools/bundles", "GET", headers)[0] == 200
+    reads, view = [], TokenStore.view
+    monkeypatch.setattr(TokenStore, "view", lambda store: (reads.append(store), view(store))[1])
+    assert status_of(site.routes, "/tools/bundles", "GET", headers)[0] == 200
+    assert len(reads) == 1
+    site.app.close()
 
 
 def revoked(site, token):

@@ -83,7 +83,13 @@ class Credentials:
     @property
     def needed(self) -> bool:
         """Whether requests need a credential."""
-        return self._is_closed or (self._tokens is not None and self._tokens.store.guards)
+        return self._is_needed(None)
+
+    def _is_needed(self, stored: "TokenView | None") -> bool:
+        if self._is_closed or self._tokens is None:
+            return self._is_closed
+        store = self._tokens.store
+        return store.guards if stored is None else store.guards_with(stored)
 
     def identify(
         self,
@@ -98,7 +104,7 @@ class Credentials:
         the stored tokens, if they were just read. `is_local` returns whether the request came directly from this
         machine.
         """
-        if authorization is None and (caller := self._without_credential(is_local)) is not None:
+        if authorization is None and (caller := self._without_credential(is_local, stored)) is not None:
             return caller
         stored = stored or self.stored_tokens()
         if stored is not self._admitted[0]:
@@ -109,11 +115,11 @@ class Credentials:
         shown = bearer(authorization)
         principal = None if shown is None else self._find(shown, self._table(stored))
         if principal is None:
-            if self.needed:
+            if self._is_needed(stored):
                 is_stored = shown is not None and not (self.jwt is not None and looks_like_jwt(shown))
                 self.require_current(is_stored)
                 raise unauthorized_error(authorization, self._http)
-            if (caller := self._without_credential(is_local)) is None:
+            if (caller := self._without_credential(is_local, stored)) is None:
                 raise HttpError(401, "unauthorized", LOCAL_ONLY, [CHALLENGE])
             return caller
         if shown is not None and not (shown.startswith(_SESSION) or (self.jwt is not None and looks_like_jwt(shown))):
@@ -122,10 +128,10 @@ class Credentials:
             admitted[key] = principal
         return principal
 
-    def _without_credential(self, is_local: Callable[[], bool]) -> Principal | None:
+    def _without_credential(self, is_local: Callable[[], bool], stored: "TokenView | None") -> Principal | None:
         """Return the caller of a request without a credential; None if it needs one."""
         role = self.local
-        if role is None and not self.needed:
+        if role is None and not self._is_needed(stored):
             role = self._http.local or "edit"
         return self.capped(Principal(role=role, owner=LOCAL_CALLER)) if role is not None and is_local() else None
 

@@ -10,12 +10,12 @@ others are refused.
 
 import asyncio
 import re
-from functools import partial
+from functools import lru_cache, partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from onetool.app.access import is_loopback_name
+from onetool.app.access import CACHED, is_loopback_name
 from onetool.core.principal import Principal
 from onetool.http.asgi import DUPLICATE, HEAD, HttpError, Scope, Send
 from onetool.http.url import LOOPBACK
@@ -51,6 +51,7 @@ class Origin(NamedTuple):
         return usual is not None and (self.name, self.port) == (host.name, usual if host.port is None else host.port)
 
 
+@lru_cache(CACHED)
 def read_authority(text: str) -> Authority | None:
     """Parse a host: `Example.com.:80` -> example.com and 80. Return None if it is not a host."""
     match = _AUTHORITY.fullmatch(text)
