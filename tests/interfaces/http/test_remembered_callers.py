@@ -15,6 +15,7 @@ from interfaces.http.test_named_tokens import tokens
 from onetool.core.principal import Rate
 from onetool.http.asgi import HttpError
 from onetool.interfaces.http import credentials as of_credentials
+from onetool.interfaces.http.admissions import Admission
 from onetool.services.access_tokens import TokenStore
 
 pytestmark = pytest.mark.attack("the one store")
@@ -217,9 +218,7 @@ def test_a_rate_belongs_to_the_token_and_not_to_its_form(tmp_path):
 
 def test_what_is_under_way_ends_with_its_token(site, token):
     async def main():
-        admission = of_credentials.Admission(
-            lambda: site.credentials.identify(f"Bearer {token}".encode()), None, None, 0
-        )
+        admission = Admission(lambda: site.credentials.identify(f"Bearer {token}".encode()), None, None, 0)
         admission.principal = admission.identify()
         before = admission.is_valid()
         with_fewer_rights(site, token)

@@ -184,8 +184,7 @@ class Guard:
         scope[HEAD], scope["log"] = head, {}
         request = GuardedRequest(self, route, head, scope, receive, send)
         request.add = ((REQUEST_ID, trace.request_id.encode()),)
-        if self.is_draining or b"upgrade" in head:
-            # The next request on this connection might meet us stopping; after an upgrade, uvicorn reads none.
+        if b"upgrade" in head:  # uvicorn reads no further request on this connection
             request.add += (CLOSE,)
         self._under_way.add(request)
         try:
@@ -341,6 +340,7 @@ class Guard:
 
     async def stop(self) -> None:
         """Ask the routes to end their endless streams."""
+        self.is_draining = True
         for route in self.routes:
             if stop := getattr(route.app, "stop", None):
                 await stop()
@@ -364,7 +364,7 @@ class GuardedRequest:
         self.status = self.bytes = 0
         self._head, self._receive, self._send = head, receive, send
         self._max_body = route.max_body or guard.max_body * route.body_factor
-        self._places = guard.places
+        self._guard = guard
         self._length = 0  # bytes, from Content-Length
         self._is_read = False
 
@@ -412,7 +412,7 @@ class GuardedRequest:
         body, place = bytearray(), None
         try:
             if message is None:
-                place = await Place.take(self._places)
+                place = await Place.take(self._guard.places)
                 message = await self._receive()
             while message["type"] == "http.request":
                 body += message.get("body", b"")
@@ -421,7 +421,7 @@ class GuardedRequest:
                 if not message.get("more_body"):
                     return {"type": "http.request", "body": bytes(body), "more_body": False}
                 if len(body) > LARGE_BODY and place is None:
-                    place = await Place.take(self._places)
+                    place = await Place.take(self._guard.places)
                 message = await self._receive()
             return message
         finally:
@@ -437,7 +437,9 @@ class GuardedRequest:
                 raise RuntimeError("a second response was started")
             self.status = message["status"]
             add = self.add if self.prove is None else (*self.add, (ANSWERED_HEADER, self.prove(self.status)))
-            message["headers"] = [*message.get("headers", ()), *add]
+            message["headers"] = headers = [*message.get("headers", ()), *add]
+            if self._guard.is_draining and CLOSE not in headers:
+                headers.append(CLOSE)  # the next request on this connection might meet us stopping
         else:
             self.bytes += len(message.get("body", b""))
         await self._send(message)
