@@ -2,7 +2,7 @@
 
 serve           starts a server from a config
 site            the routes of an app, and the credentials it accepts
-listen          resolves the host, binds the sockets, and writes the welcome texts
+listen          resolves the host and binds the sockets
 server          uvicorn, signals and a clean stop
 heads           limits for the head of a request: time and size
 guard           the ASGI app: every check of a request in one order, limits for bodies, then the route

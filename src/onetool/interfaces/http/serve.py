@@ -19,22 +19,13 @@ from onetool.interfaces.http import request_log
 from onetool.interfaces.http.admissions import current_admission
 from onetool.interfaces.http.credentials import missing_token
 from onetool.interfaces.http.guard import Guard
-from onetool.interfaces.http.listen import (
-    BoundAddress,
-    ServerFacts,
-    bearer_header,
-    first_tool,
-    greeting,
-    is_loopback,
-    listen,
-    listen_unix,
-    resolve,
-)
+from onetool.interfaces.http.listen import BoundAddress, is_loopback, listen, listen_unix, resolve
 from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.http.server import serve
 from onetool.interfaces.http.site import build_site, credentials_for, is_for_this_machine, known_tokens
 from onetool.interfaces.mcp.http import McpHttpApp
 from onetool.interfaces.watchdog import Watchdog
+from onetool.interfaces.welcome import ServerFacts, bearer_header, first_tool, greeting
 from onetool.services.logs import add_to_log_lines, make_log_non_blocking
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from onetool.http.asgi import CLUSTER_PATH, UNLOGGED, Asgi, Receive, Scope, Send
 from onetool.interfaces.http.credentials import Credentials
 from onetool.interfaces.http.guard import Guard, Route
 from onetool.interfaces.http.jwt_token import METADATA_PATHS, ResourceMetadata
-from onetool.interfaces.http.listen import BoundAddress, connect_text, is_loopback
+from onetool.interfaces.http.listen import BoundAddress, is_loopback
 from onetool.interfaces.http.login import LOGIN_METHODS, LOGIN_PATH, MAX_BODY, LoginApp
 from onetool.interfaces.http.login_sessions import LoginSessions
 from onetool.interfaces.http.metrics import METRICS_PATH, MetricsApp
@@ -26,6 +26,7 @@ from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.mcp.http_headers import as_json_rpc
 from onetool.interfaces.rest import ASK_PATH, CALL_METHODS, CALL_PATH, EVENTS_PATH, ROOTS, STATUS_PATH, mask_questions
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, problem_body
+from onetool.interfaces.welcome import connect_text
 from onetool.services.request_rates import SharedRates
 
 if TYPE_CHECKING:
