@@ -105,6 +105,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
         return self.deadline + paused - monotonic()
 
 
+SENT_TO = "sent_to"  # in the notes of a trial: the hosts of its requests
 UPSTREAM = "upstream"  # in the `meta` of an HTTP tool's result: status, time and size of the last response
 
 current_call: ContextVar[CallContext | None] = ContextVar("onetool_current_call", default=None)
@@ -114,6 +115,14 @@ def note_call(key: str, value: Any) -> None:
     """Add an entry to the meta of the running call's result."""
     if (context := current_call.get()) is not None:
         context.notes[key] = value
+
+
+def add_note(key: str, value: Any) -> None:
+    """Add a value to a list in the running call's notes, once."""
+    if (context := current_call.get()) is not None:
+        values = context.notes.setdefault(key, [])
+        if value not in values:
+            values.append(value)
 
 
 def begin_span(name: str) -> Span | None:
@@ -154,6 +163,7 @@ class CallEvent(msgspec.Struct, frozen=True):
     span: str = ""  # … the call's span …
     parent: str = ""  # … and the parent span: a call, a run or the request
     ended_at: float = msgspec.field(default_factory=time)  # seconds since 1970
+    hosts: tuple[str, ...] = ()  # for a trial: the hosts of its requests
     is_wrapper: bool = False  # `ot.call` around another call: counted in the usage, but not as a call
 
     @classmethod
@@ -171,6 +181,7 @@ class CallEvent(msgspec.Struct, frozen=True):
         trace: RequestTrace | None = None,
         span: str = "",
         parent: str = "",
+        hosts: tuple[str, ...] = (),
     ) -> "CallEvent":
         """Create an event.
 
@@ -183,7 +194,7 @@ class CallEvent(msgspec.Struct, frozen=True):
         observed = None if error is not None or spec is None else spec.observed
         learns = observed is not None and observed.learns_from(principal.lasting_owner)
         rest = (client, run, principal, address, value if learns else None, trace, span, parent)
-        return cls(call.id, name, call.source, spec, args, bytes_in, bytes_out, duration_ms, error, *rest)
+        return cls(call.id, name, call.source, spec, args, bytes_in, bytes_out, duration_ms, error, *rest, hosts=hosts)
 
     @property
     def ok(self) -> bool:

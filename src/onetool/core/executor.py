@@ -33,6 +33,7 @@ from onetool.core.call import (
     wrong_arguments,
 )
 from onetool.core.context import (
+    SENT_TO,
     UPSTREAM,
     CallContext,
     CallEvent,
@@ -377,6 +378,7 @@ class Executor:
                 address=current_address.get(),
                 trace=trace,
                 span="" if context is None else context.span,
+                hosts=() if context is None else tuple(context.notes.get(SENT_TO, ())),
                 parent=outer.span if outer is not None else "" if trace is None else trace.span_id,
             )
             events = [event]

@@ -16,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 
 from msgspec.structs import replace
 
-from onetool.core.context import UPSTREAM, begin_span, note_call
+from onetool.core.context import SENT_TO, UPSTREAM, add_note, begin_span, note_call
 from onetool.core.errors import ToolFailure
 from onetool.core.trace import Span
 from onetool.http.auth import Authenticator, CredentialAuthenticator, Destination, HmacAuthenticator, Signer
@@ -124,6 +124,8 @@ class ToolRequest:
         outgoing, signer = self.prepared(args, secret, context)
         place = outgoing.url.authority
         seconds = self._seconds if max_seconds is None else min(self._seconds, max_seconds)
+        if context.on_response is not None:
+            add_note(SENT_TO, context.redact(outgoing.url.host))
         try:
             began = monotonic()
             answer = await self._send(outgoing, signer, context, seconds)

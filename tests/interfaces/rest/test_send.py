@@ -204,4 +204,5 @@ def test_it_is_audited_and_counted_nowhere(site):
     lines = site.ask("GET", "/audit", role="admin").json()["records"]
     [line] = [one for one in lines if one["what"].startswith("mine.audited@")]
     assert (line["kind"], line["via"], line["who"]) == ("call", "draft", "edit")
+    assert line["hosts"] == ["127.0.0.1"]
     assert "audited" not in site.ask("GET", "/stats", role="admin").text

@@ -184,7 +184,8 @@ def _cells(record: AuditRecord) -> tuple[str, ...]:
     outcome = f"{record.status} {outcome}" if record.status is not None else outcome
     when = record.time[:19].replace("T", " ")
     ms = "" if record.ms is None else f"{record.ms:,.1f}"
-    cells = (when, record.who or "-", record.address or "-", record.via or "-", record.kind, record.what, outcome, ms)
+    what = f"{record.what} to {', '.join(record.hosts)}" if record.hosts else record.what
+    cells = (when, record.who or "-", record.address or "-", record.via or "-", record.kind, what, outcome, ms)
     return tuple(map(printable, cells))
 
 

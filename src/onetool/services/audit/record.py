@@ -82,6 +82,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     via: Annotated[str, Meta(description="The interface: mcp, rest, ask, run, http, cli, draft (a trial).")] = ""
     client: Annotated[str, Meta(description="The name that the client program gives itself.")] = ""
     ms: float | None = None
+    hosts: Annotated[tuple[str, ...], Meta(description="For a trial: the hosts of its requests.")] = ()
     args: Annotated[str, Meta(description="A keyed hash of the arguments: equal arguments have equal hashes.")] = ""
     id: Annotated[str, Meta(description="The id of the call.")] = ""
     run: Annotated[str, Meta(description="The run whose code made the call.")] = ""
@@ -114,6 +115,7 @@ class AuditEntry(msgspec.Struct, kw_only=True):
     run: str | None = None
     made: str = ""
     trace: RequestTrace | None = None
+    hosts: tuple[str, ...] = ()
     text: str = ""  # the line, once it was made
 
     def line(self) -> str:
@@ -142,6 +144,7 @@ class AuditEntry(msgspec.Struct, kw_only=True):
             via=via,
             client=client,
             ms=None if self.ms is None else round(self.ms, 3),
+            hosts=tuple(_cleaned(host, MAX_FIELD) for host in self.hosts),
             args=self.args,
             id=id,
             run=run,
@@ -196,6 +199,7 @@ def call_entry(event: CallEvent, at: float, hasher: AuditHasher) -> AuditEntry:
         via=event.source,
         client=event.client,
         ms=event.duration_ms,
+        hosts=event.hosts,
         args=hasher.of_json(event.args),
         id=hasher.id(event.id),
         run=event.run,

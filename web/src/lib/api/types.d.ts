@@ -89,6 +89,11 @@ export interface components {
             client?: string;
             ms?: number | null;
             /**
+             * @description For a trial: the hosts of its requests.
+             * @default []
+             */
+            hosts?: string[];
+            /**
              * @description A keyed hash of the arguments: equal arguments have equal hashes.
              * @default
              */
