@@ -326,7 +326,7 @@ def test_output_that_its_schema_forbids_is_an_error():
     registry.register(spec)
     error = run(Executor(registry)).error
     assert (error.code, error.reason) == ("execution_error", "output_invalid")
-    assert "c: expected number" in error.message
+    assert "c: expected a number" in error.message
 
 
 @each("value", [object(), lambda: 1, {("a", 1): 2}, 1j, (n for n in range(3))])
@@ -614,7 +614,7 @@ def test_arguments_that_are_not_an_object():
     for args in ([], None, "x", 3):
         result = asyncio.run(executor.execute(ToolCall("1", "t", args)))
         assert result.error.code == "invalid_args"
-        assert "expected object" in result.error.message
+        assert "expected an object" in result.error.message
 
 
 def test_arguments_that_are_not_json():

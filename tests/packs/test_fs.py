@@ -99,7 +99,7 @@ def test_a_file_has_nothing_below_it(root: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("b.txt", "'b.txt' does not exist: there is no 'b.txt' in the folder '.'. Did you mean 'a.txt'?"),
+        ("b.txt", "'b.txt' does not exist. Did you mean 'a.txt'?"),
         ("docs/guid.md", "no 'guid.md' in the folder 'docs'. Did you mean 'guide.md'?"),
         ("dosc/guide.md", "no 'dosc' in the folder '.'. Did you mean 'docs'?"),
         ("{root}/docs/guid.md", "no 'guid.md' in the folder '{root}/docs'. Did you mean 'guide.md'?"),
@@ -113,7 +113,7 @@ def test_not_found_offers_what_is_near(root: Path, path: str, message: str) -> N
 
 def test_not_found_without_anything_near(root: Path) -> None:
     failure = failure_of(fs.read_file, "docs/qqqqqqqq")
-    assert str(failure) == "'docs/qqqqqqqq' does not exist: there is no 'qqqqqqqq' in the folder 'docs'."
+    assert str(failure) == "'docs/qqqqqqqq' does not exist."
     assert failure.hints == ("fs.list_dir(path='docs') lists the folder",)
 
 

@@ -192,7 +192,7 @@ def test_a_page_that_is_a_title_is_not_a_number(crm):
     [
         ("ot.all(crm.numbred)", "crm.numbred: there is no such tool; did you mean crm.numbered"),
         ("ot.all(crm.numbered, teir='x')", "crm.numbered: teir: unknown argument"),
-        ("ot.all(crm.numbered, tier=3)", "crm.numbered: tier: expected string"),
+        ("ot.all(crm.numbered, tier=3)", "crm.numbered: tier: expected a string"),
         ("ot.all(odd.title)", "odd.title: page: expected a value (required)"),
         ("ot.all('crm.numbered', teir='x')", "crm.numbered: teir: unknown argument"),
     ],

@@ -67,7 +67,7 @@ def test_its_errors_are_those_of_a_call(shop):
     error = shop.error("+shop.buy_it itm=tea")
     assert (error.code, error.reason) == ("invalid_args", "check")
     assert "itm: unknown argument (did you mean item?)" in error.message
-    assert "count: expected integer" in shop.error("+shop.buy_it item=tea count=many").message
+    assert "count: expected a whole number" in shop.error("+shop.buy_it item=tea count=many").message
     assert "did you mean shop.buy_it?" in shop.error("+shop.by_it item=tea").message
     assert "not allowed" in shop.error("+shop.buy_it item=tea", allowed=["time.now"]).message
 

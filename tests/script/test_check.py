@@ -92,25 +92,37 @@ WRONG = {
     "a mistyped argument": ("note.add(txt='a', text='b')", "note.add: txt: unknown argument (did you mean text?) |"),
     "unknown beside a variable": ("x = 1\nsolo(n=x, m=x)", "line 3: solo: m: unknown argument | solo(n: int)"),
     "unknown beside **": ("x = {}\nsolo(m=1, **x)", "line 3: solo: m: unknown argument | solo(n: int)"),
-    "a wrong type": ("note.add(text=5)", "line 2: note.add: text: expected string, got integer 5 |"),
-    "wrong beside a variable": ("x = 'a'\nnote.add(text=x, tags='b')", 'tags: expected array, got string "b" |'),
-    "wrong beside **": ("x = {}\nnote.add(text=5, **x)", "line 3: note.add: text: expected string, got integer 5 |"),
-    "not one of them": ("note.add(text='a', level='mid')", 'level: expected one of "low", "high", got string "mid" |'),
-    "wrong inside": ("note.add(text='a', tags=['b', 3])", "tags[1]: expected string, got integer 3 |"),
-    "wrong in an object": ("map.draw(point={'x': 'a'})", 'point.x: expected integer, got string "a" |'),
+    "a wrong type": ("note.add(text=5)", "line 2: note.add: text: expected a string, got the number 5 |"),
+    "wrong beside a variable": ("x = 'a'\nnote.add(text=x, tags='b')", "tags: expected a list, got the string 'b' |"),
+    "wrong beside **": (
+        "x = {}\nnote.add(text=5, **x)",
+        "line 3: note.add: text: expected a string, got the number 5 |",
+    ),
+    "not one of them": (
+        "note.add(text='a', level='mid')",
+        "level: expected one of 'low', 'high', got the string 'mid' |",
+    ),
+    "wrong inside": ("note.add(text='a', tags=['b', 3])", "tags[1]: expected a string, got the number 3 |"),
+    "wrong in an object": ("map.draw(point={'x': 'a'})", "point.x: expected a whole number, got the string 'a' |"),
     "missing in an object": ("map.draw(point={'y': 1})", "point.x: expected a value (required), got nothing |"),
     "unknown in an object": ("x = 1\nmap.draw(point={'x': 1, 'z': 2}, max_size=x)", "point.z: unknown argument |"),
-    "a negative number": ("note.add(text=-1)", "text: expected string, got integer -1 |"),
-    "a tuple": ("note.add(text=('a',))", "text: expected string, got array of 1 |"),
+    "a negative number": ("note.add(text=-1)", "text: expected a string, got the number -1 |"),
+    "a tuple": ("note.add(text=('a',))", "text: expected a string, got a list of 1 item |"),
     "too many": ("solo(1, 2)", "line 2: solo: takes at most 1 arguments, got 2 | solo(n: int)"),
     "twice": ("solo(1, n=2)", "line 2: solo: got n twice | solo(n: int)"),
-    "by position": ("note.add(5)", "line 2: note.add: text: expected string, got integer 5 |"),
+    "by position": ("note.add(5)", "line 2: note.add: text: expected a string, got the number 5 |"),
     "by another name": ("f = note.add\nf(txt='a')", "line 3: note.add: "),
-    "an argument that Python can't say": ("map.draw(point={'x': 1}, from_=5)", "map.draw: from: expected object, got"),
-    "another one": ("map.draw(point={'x': 1}, max_size='a')", 'max-size: expected integer, got string "a" | map.draw('),
+    "an argument that Python can't say": (
+        "map.draw(point={'x': 1}, from_=5)",
+        "map.draw: from: expected an object, got",
+    ),
+    "another one": (
+        "map.draw(point={'x': 1}, max_size='a')",
+        "max-size: expected a whole number, got the string 'a' | map.draw(",
+    ),
     "an odd pack": (
         "_12306_mcp.get_date(day='a')",
-        'day: expected integer, got string "a" | _12306_mcp.get_date(day: int',
+        "day: expected a whole number, got the string 'a' | _12306_mcp.get_date(day: int",
     ),
     "an odd tool": (
         "_12306_mcp.get_dat()",
@@ -120,11 +132,11 @@ WRONG = {
         "class_.import_()",
         "class.import: a: expected a value (required), got nothing | class_.import_(a: int)",
     ),
-    "Unicode": ("größe.maß(weiß='a')", 'weiß: expected integer, got string "a" | größe.maß(weiß: int'),
+    "Unicode": ("größe.maß(weiß='a')", "weiß: expected a whole number, got the string 'a' | größe.maß(weiß: int"),
     "called by name": ("ot.call('note.ad')", "line 2: there is no tool 'note.ad'; did you mean note.add?"),
     "called by name with arguments": (
         "ot.call('note.add', {'text': 5})",
-        "note.add: text: expected string, got integer 5",
+        "note.add: text: expected a string, got the number 5",
     ),
     "called by name without": ("ot.call('solo')", "line 2: solo: n: expected a value (required), got nothing"),
     "in a function": ("def f():\n    return note.ad()\n1", "line 3: note.ad: there is no such tool"),
@@ -146,7 +158,7 @@ def test_everything_is_told_at_once(catalogue):
     error = catalogue.refused("note.ad()\nsolo(n='a')\nnotes.add()\nsolo(n=1, m=1)")
     assert error.message == (
         "line 2: note.ad: there is no such tool; did you mean note.add?; "
-        'line 3: solo: n: expected integer, got string "a"; '
+        "line 3: solo: n: expected a whole number, got the string 'a'; "
         "line 4: there is no pack notes; did you mean note?; "
         "line 5: solo: m: unknown argument"
     )

@@ -55,7 +55,7 @@ def test_a_failed_tool_raises_with_its_message():
 
 
 def test_wrong_arguments_raise_with_the_problem():
-    with packs(maths), pytest.raises(ToolFailure, match=r"a: expected integer"):
+    with packs(maths), pytest.raises(ToolFailure, match=r"a: expected a whole number"):
         call_tool("maths.add", a="one")
 
 

@@ -27,7 +27,7 @@ from onetool.services.secret_file import SecretExistsError, drop_secret, has_sec
 from onetool.services.secrets import Secrets
 from onetool.sources.bundles.archive import ImportPlan, Unpacked, plan, unpack
 from onetool.sources.bundles.curl import from_curl
-from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.errors import InvalidError, invalid_at
 from onetool.sources.bundles.files.form import time_text
 from onetool.sources.bundles.model import Bundle, Tool, http_of
 from onetool.sources.bundles.names import check_slug, check_version, code_name, new_id
@@ -248,12 +248,12 @@ def read_curl(
     found = from_curl(command)
     given = {name: value for name, value in found.secrets.items() if value is not None}
     for name in names.keys() - given.keys():
-        message = f"/secrets: the command has no secret {name!r} (expected {', '.join(given) or 'none'})"
-        raise InvalidError(message, "/secrets")
+        what = f"the command has no secret {name!r} (expected {', '.join(given) or 'none'})"
+        raise invalid_at("/secrets", what)
     for name in names.values():
         if not SECRET_NAME.fullmatch(name):
-            message = f"/secrets: {name[:100]!r} is not a valid secret name (use letters, digits and _, like METEO_KEY)"
-            raise InvalidError(message, "/secrets")
+            what = f"{name[:100]!r} is not a valid secret name (use letters, digits and _, like METEO_KEY)"
+            raise invalid_at("/secrets", what)
     chosen = dict(names)
     found = found._replace(tool=_renamed_placeholders(found.tool, _placeholders(chosen)))
     stored = {chosen[name]: given.pop(name) for name in chosen}

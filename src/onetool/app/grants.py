@@ -113,7 +113,7 @@ def _single_host(text: str, part: WrongPart) -> tuple[str, str]:
     try:
         pattern = read_entry(text)
     except ValueError as error:
-        raise GrantValueError(part, str(error).removeprefix("allowedHosts: ")) from None
+        raise GrantValueError(part, str(error)) from None
     if pattern.is_wildcard:
         raise GrantValueError(part, f"{text[:100]!r} matches many hosts, which only the command line may allow")
     bare = f"[{pattern.host}]" if ":" in pattern.host else pattern.host
@@ -210,7 +210,7 @@ def _binding(text: str) -> str:
     try:
         read_binding(text)
     except ValueError as error:
-        raise GrantValueError("hosts", str(error).removeprefix("allowedHosts: ")) from None
+        raise GrantValueError("hosts", str(error)) from None
     scheme, _, host = text.rpartition("://")
     written, _ = _single_host(host, "hosts")
     return f"http://{written}" if scheme == "http" else written

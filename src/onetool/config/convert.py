@@ -24,31 +24,21 @@ from msgspec.structs import FieldInfo, replace
 
 from onetool.config.node import BROKEN, Findings, Node, in_order
 from onetool.config.yaml_nodes import plain_value
+from onetool.core.mismatch import TYPES, described, either, type_of, violated_limit
 from onetool.core.text import did_you_mean
 from onetool.services.secrets import Secret
 
 MAX_SHOWN_LENGTH = 40  # characters of a wrong value that an error quotes
 
-_KINDS: dict[type, str] = {
-    str: "string", bool: "bool", int: "whole", float: "fraction", NoneType: "nothing", list: "list", dict: "mapping",
-}  # fmt: skip
+YAML_TYPES = {**TYPES, "object": "a mapping", "null": "nothing"}  # as YAML calls them
 _TAKES: dict[Any, set[str]] = {
     str: {"string"},
     Secret: {"string"},
     Path: {"string"},
-    int: {"whole"},
-    float: {"whole", "fraction"},
-    bool: {"bool"},
-    NoneType: {"nothing"},
-}
-_WORDS: dict[Any, str] = {
-    str: "a string",
-    Secret: "a string",
-    Path: "a path",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    NoneType: "nothing",
+    int: {"integer"},
+    float: {"number", "integer"},
+    bool: {"boolean"},
+    NoneType: {"null"},
 }
 
 
@@ -69,73 +59,48 @@ def choices_of(wanted: Any) -> list[Choice]:
     return [Choice(wanted)]
 
 
-def kind_of(value: Any) -> str:
-    return next(_KINDS[kind] for kind in type(value).__mro__ if kind in _KINDS)
-
-
 def accepted_kinds(wanted: Any) -> set[str]:
     """Return the kinds of values that a type accepts."""
     if wanted in _TAKES:
         return _TAKES[wanted]
     if get_origin(wanted) is Literal:
-        return {kind_of(value) for value in get_args(wanted)}
+        return {type_of(value) or "" for value in get_args(wanted)}
     if get_origin(wanted) in (list, tuple):
-        return {"list"}
-    return {"mapping", "string"} if hasattr(wanted, "shorthand") else {"mapping"}
+        return {"array"}
+    return {"object", "string"} if hasattr(wanted, "shorthand") else {"object"}
 
 
 def empty_for(wanted: Any) -> list[Node] | dict[str, Node] | None:
     """Return the value of an empty key for this type: [] or {} if the type accepts one of them."""
     kinds = accepted_kinds(wanted)
-    if "mapping" in kinds:
+    if "object" in kinds:
         return {}
-    return [] if "list" in kinds else None
+    return [] if "array" in kinds else None
 
 
 def describe_type(wanted: Any) -> str:
     """Describe the expected type, for example "a whole number"."""
     choices = [choice.type for choice in choices_of(wanted) if choice.type is not NoneType]
-    described: list[str] = []
+    words: list[str] = []
     for choice in choices:
         if get_origin(choice) is Literal:
-            described += map(str, get_args(choice))
-        elif choice in _WORDS:
-            described.append(_WORDS[choice])
+            words += map(str, get_args(choice))
+        elif choice is Path:
+            words.append("a path")
         else:
-            described += (f"a {kind}" for kind in sorted(accepted_kinds(choice)))
-    words = list(dict.fromkeys(described))
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+            kinds = {"number"} if choice is float else accepted_kinds(choice)
+            words += (YAML_TYPES[kind] for kind in sorted(kinds))
+    return either(words)
 
 
 def describe_value(node: Node, wanted: Any = Any) -> str:
     """Describe the value found, but never a secret."""
     if node.written:
         return f"the value of {node.written}"
-    kind = kind_of(node.value)
-    hidden = any(choice.type is Secret for choice in choices_of(wanted))
-    if kind == "string":
-        return "a string" if hidden else f"the string {_shortened(node.value)!r}"
-    if kind in ("whole", "fraction"):
-        return "a number" if hidden else f"the number {_shortened(str(node.value))}"
-    return {"bool": str(node.value).lower(), "nothing": "nothing", "list": "a list", "mapping": "a mapping"}[kind]
-
-
-def broken_limit(value: Any, limits: tuple[msgspec.Meta, ...]) -> str | None:
-    """Return the limit that a value violates, such as "be at least 1"; None if it violates none."""
-    for limit in limits:
-        if limit.min_length is not None and len(value) < limit.min_length:
-            return "not be empty"
-        if limit.ge is not None and limit.le is not None and not limit.ge <= value <= limit.le:
-            return f"be from {limit.ge} to {limit.le}"
-        if limit.ge is not None and value < limit.ge:
-            return f"be at least {limit.ge}"
-        if limit.gt is not None and value <= limit.gt:
-            return f"be more than {limit.gt}"
-    return None
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= MAX_SHOWN_LENGTH else text[:MAX_SHOWN_LENGTH] + "…"
+    kind = type_of(node.value)
+    if kind in ("string", "number", "integer") and any(choice.type is Secret for choice in choices_of(wanted)):
+        return TYPES["string" if kind == "string" else "number"]
+    return described(node.value, YAML_TYPES, MAX_SHOWN_LENGTH)
 
 
 # Conversion
@@ -158,9 +123,10 @@ def convert(node: Node, wanted: Any, findings: Findings) -> Any:
         with suppress(ValueError):
             node = replace(node, value=plain_value(str(node.value)))
     for choice in choices:
-        if kind_of(node.value) in accepted_kinds(choice.type):
+        if type_of(node.value) in accepted_kinds(choice.type):
             value = _read_as(node, choice.type, findings)
-            broken = None if value is BAD else broken_limit(value, choice.limits)
+            limits = (violated_limit(value, limit) for limit in choice.limits)
+            broken = None if value is BAD else next(filter(None, limits), None)
             if broken is None:
                 return value
             got = f", got {describe_value(node, choice.type)}" if node.value != "" else ""
@@ -224,17 +190,17 @@ def report_mismatch(node: Node, wanted: Any, findings: Findings) -> None:
 
 def _advice(node: Node, wanted: Any) -> str | None:
     kinds: set[str] = set().union(*(accepted_kinds(choice.type) for choice in choices_of(wanted)))
-    kind = kind_of(node.value)
+    kind = type_of(node.value)
     if node.written:
         return None
-    if kind == "nothing":
+    if kind == "null":
         return "write a value, or remove the key to get its default"
-    if "string" in kinds and kind in ("whole", "fraction", "bool"):
+    if "string" in kinds and kind in ("integer", "number", "boolean"):
         return "quote it"
-    if "list" in kinds and kind == "string":
+    if "array" in kinds and kind == "string":
         return "write a list: [value]"
     with suppress(ValueError):
-        if kind == "string" and kind_of(plain_value(node.value)) in kinds:
+        if kind == "string" and type_of(plain_value(node.value)) in kinds:
             return "write it without quotes"
     return node.trap
 

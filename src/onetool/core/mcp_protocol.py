@@ -12,6 +12,7 @@ from typing import Any, Literal, Required, TypedDict, cast
 import msgspec
 
 from onetool.core.json_data import MAX_DIGITS, JsonTooCostlyError, check_json, finite, no_constant
+from onetool.core.mismatch import described
 
 STATELESS_REVISIONS = ("2026-07-28",)
 SESSION_REVISIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first
@@ -123,17 +124,17 @@ def check_message(message: Any) -> Message:
     if isinstance(message, list):
         raise JsonRpcError(INVALID_REQUEST, "JSON-RPC batches are not supported: send one message at a time")
     if not isinstance(message, dict):
-        raise JsonRpcError(INVALID_REQUEST, f"expected one JSON-RPC message, an object, got {_json_type(message)}")
+        raise JsonRpcError(INVALID_REQUEST, f"expected one JSON-RPC message, an object, got {described(message)}")
     found = cast(Message, message)
     if found.get("jsonrpc") != "2.0":
         raise JsonRpcError(INVALID_REQUEST, 'expected "jsonrpc": "2.0"')
     if "id" in found and not is_id(found["id"]) and not (found["id"] is None and "error" in found):
-        raise JsonRpcError(INVALID_REQUEST, f"id: expected a string or an integer, got {_json_type(found['id'])}")
+        raise JsonRpcError(INVALID_REQUEST, f"id: expected a string or an integer, got {described(found['id'])}")
     if "method" in found:
         if not isinstance(found["method"], str):
-            raise JsonRpcError(INVALID_REQUEST, f"method: expected a string, got {_json_type(found['method'])}")
+            raise JsonRpcError(INVALID_REQUEST, f"method: expected a string, got {described(found['method'])}")
         if not isinstance(found.get("params", {}), dict):
-            raise JsonRpcError(INVALID_PARAMS, f"params: expected an object, got {_json_type(found['params'])}")
+            raise JsonRpcError(INVALID_PARAMS, f"params: expected an object, got {described(found['params'])}")
     elif "id" not in found or not ("result" in found or "error" in found):
         raise JsonRpcError(INVALID_REQUEST, "expected a request, a notification or a response: `method` is missing")
     return found
@@ -160,8 +161,3 @@ def error_response(id: Id | None, error: JsonRpcError) -> Message:
 def notification(method: str, params: Any = None) -> Message:
     message: Message = {"jsonrpc": "2.0", "method": method}
     return message if params is None else {**message, "params": params}
-
-
-def _json_type(value: Any) -> str:
-    names: dict[Any, str] = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
-    return names.get(type(value), "a number")

@@ -4,7 +4,6 @@ model can correct its call.
 `uniqueItems` has an implementation that takes linear time, because the validator's own takes quadratic time.
 """
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from onetool.core.call import WrongArgument
 from onetool.core.errors import MAX_SHOWN_VALUE, SchemaError, cut
+from onetool.core.mismatch import TYPES, described, either, expected_types, one_of, place, shown
 from onetool.core.redaction import MASK, secret_names, sounds_secret
 from onetool.core.schema_guard import check_size, guard
 from onetool.core.schema_keywords import upgrade
@@ -77,15 +77,13 @@ def _whole(value: float) -> int:
 
 UNKNOWN = "unknown argument"
 _MAX_PATH = 200
-_ALTERNATIVES = 12  # enum members that an error lists
 
-_TYPE_NAMES = {"int": "integer", "float": "number", "str": "string", "bool": "boolean"}
 ValuePath = tuple[str | int, ...]
 
 _EXPECTED: dict[str, Callable[[Any], str]] = {
-    "Type": lambda kind: " or ".join(kind.types),
-    "Enum": lambda kind: _one_of(kind.options),
-    "Constant": lambda kind: _json(kind.expected_value),
+    "Type": lambda kind: expected_types(kind.types),
+    "Enum": lambda kind: one_of(kind.options),
+    "Constant": lambda kind: shown(kind.expected_value),
     "Minimum": lambda kind: f"at least {kind.limit}",
     "Maximum": lambda kind: f"at most {kind.limit}",
     "ExclusiveMinimum": lambda kind: f"more than {kind.limit}",
@@ -102,7 +100,7 @@ _EXPECTED: dict[str, Callable[[Any], str]] = {
     "Format": lambda kind: f"a {kind.format}",
     "Custom": lambda _: "items that differ from each other",  # only uniqueItems is custom
     "Contains": lambda _: "at least one matching item",
-    "Not": lambda kind: f"anything but {_json(kind.schema)}",
+    "Not": lambda kind: f"anything but {shown(kind.schema)}",
     "FalseSchema": lambda _: "no value",
     "OneOfMultipleValid": lambda _: "a value that fits exactly one of the alternatives",
 }
@@ -150,10 +148,12 @@ def _no_alternative(
     expected: dict[str, None] = {}
     for kind in (found[0] for number, found in enumerate(kinds) if found and (number in near or not near)):
         if type(kind).__name__ == "Required":
-            expected[f"an object with {kind.property}"] = None
+            expected[f"{TYPES['object']} with {kind.property}"] = None
         elif describe := _EXPECTED.get(type(kind).__name__):
             expected[describe(kind)] = None
-    return [_problem(path, " or ".join(expected) or "one of its alternatives", _shown_value(error, path, secret))]
+    return [
+        _problem(path, either(expected) if expected else "one of its alternatives", _shown_value(error, path, secret))
+    ]
 
 
 def _unknown(
@@ -164,7 +164,7 @@ def _unknown(
     takes = f"known: {', '.join(names)}" if names else "it takes no arguments"
     problems = [
         WrongArgument(
-            path=_dotted((*path, name)),
+            path=place((*path, name)),
             pointer=_pointer((*path, name)),
             expected="",
             got=UNKNOWN,
@@ -178,39 +178,13 @@ def _unknown(
 
 
 def _problem(path: ValuePath, expected: str, got: str) -> WrongArgument:
-    return WrongArgument(path=_dotted(path), pointer=_pointer(path), expected=expected, got=got)
+    return WrongArgument(path=place(path), pointer=_pointer(path), expected=expected, got=got)
 
 
 def _shown_value(error: "ValidationError", path: ValuePath, secret: frozenset[str]) -> str:
     if any(step in secret or (isinstance(step, str) and sounds_secret(step)) for step in path):
         return MASK
-    value: Any = error.instance
-    if isinstance(value, Mapping):
-        # Show only the keys: the values may contain secrets.
-        names = (str(name)[:MAX_SHOWN_VALUE] for name in islice(cast(Mapping[str, Any], value), MAX_SHOWN_VALUE))
-        return f"object with {', '.join(names) or 'nothing'}"[:MAX_SHOWN_VALUE]
-    if isinstance(value, list):
-        return f"array of {len(cast(list[Any], value))}"
-    name = type(value).__name__
-    return f"{_TYPE_NAMES.get(name, name)} {_json(value)}" if value is not None else "null"
-
-
-def _one_of(options: list[Any]) -> str:
-    shown = ", ".join(_json(option) for option in options[:_ALTERNATIVES])
-    more = len(options) - _ALTERNATIVES
-    return f"one of {shown}" + (f" and {more} more" if more > 0 else "")
-
-
-def _json(value: Any) -> str:
-    if isinstance(value, str):
-        value = value[: MAX_SHOWN_VALUE + 1]  # don't repr megabytes
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return cut(text, MAX_SHOWN_VALUE)
-
-
-def _dotted(path: ValuePath) -> str:
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step[: _MAX_PATH + 1]}" for step in path)
-    return cut("".join(steps).removeprefix("."), _MAX_PATH)
+    return described(error.instance)
 
 
 def _pointer(path: ValuePath) -> str:

@@ -19,6 +19,7 @@ import msgspec
 from onetool.core.call import MAX_RETRIES, is_retries, is_seconds
 from onetool.core.errors import DefinitionError, SchemaError, describe_error
 from onetool.core.json_data import freeze
+from onetool.core.mismatch import described
 from onetool.core.redaction import secret_names
 from onetool.core.text import did_you_mean
 
@@ -274,7 +275,7 @@ def _check_spec(spec: ToolSpec) -> None:
     }
     errors = [*_text_errors(fields), *_schema_errors(fields), *_option_errors(fields)]
     if spec.handler is not None and not callable(spec.handler):
-        errors.append(f"handler: expected a function, got {_kind(spec.handler)}")
+        errors.append(f"handler: expected a function, got {described(spec.handler)}")
     if errors:
         raise DefinitionError("; ".join(errors), tool=spec.name if isinstance(spec.name, str) else None)  # pyright: ignore[reportUnnecessaryIsInstance]
 
@@ -285,7 +286,7 @@ def from_definition(definition: Any, builtins: Handlers, internals: Handlers) ->
     from onetool.core.schema_keywords import upgrade
 
     if not isinstance(definition, Mapping):
-        raise DefinitionError(f"a tool is a mapping with {', '.join(_REQUIRED)}; got {_kind(definition)}")
+        raise DefinitionError(f"a tool is a mapping with {', '.join(_REQUIRED)}; got {described(definition)}")
     fields = cast(Mapping[str, Any], definition)
     name = fields["name"] if isinstance(fields.get("name"), str) else None
     implementation = fields.get("implementation")
@@ -295,7 +296,7 @@ def from_definition(definition: Any, builtins: Handlers, internals: Handlers) ->
     errors = [f"{key}: required, but missing" for key in _REQUIRED if key not in fields]
     errors += [_unknown(key, known) for key in fields if key not in known]
     if "type" in fields and fields["type"] != "function":
-        errors.append(f'type: expected "function", got {_kind(fields["type"])}')
+        errors.append(f'type: expected "function", got {described(fields["type"])}')
     errors += [*_text_errors(fields), *_schema_errors(fields), *_option_errors(fields)]
     if "implementation" in fields:
         errors += _implementation_errors(implementation)
@@ -325,7 +326,7 @@ def from_definition(definition: Any, builtins: Handlers, internals: Handlers) ->
 
 def _text_errors(fields: Mapping[str, Any]) -> list[str]:
     errors = [
-        f"{key}: expected a string, got {_kind(fields[key])}"
+        f"{key}: expected a string, got {described(fields[key])}"
         for key in ("name", "description", "handler")
         if key in fields and not (isinstance(fields[key], str) and fields[key].strip())
     ]
@@ -336,7 +337,7 @@ def _text_errors(fields: Mapping[str, Any]) -> list[str]:
 
 def _schema_errors(fields: Mapping[str, Any]) -> list[str]:
     errors = [
-        f"{key}: expected a JSON Schema (a mapping), got {_kind(fields[key])}"
+        f"{key}: expected a JSON Schema (an object), got {described(fields[key])}"
         for key in ("parameters", "output_schema")
         if key in fields and not isinstance(fields[key], Mapping)
     ]
@@ -344,44 +345,44 @@ def _schema_errors(fields: Mapping[str, Any]) -> list[str]:
     if isinstance(parameters, Mapping):
         schema_type = cast(Mapping[str, Any], parameters).get("type")
         if schema_type != "object":
-            got = "nothing" if schema_type is None else _kind(schema_type)
+            got = "nothing" if schema_type is None else described(schema_type)
             errors.append(f'parameters.type: expected "object", got {got}')
     return errors
 
 
 def _option_errors(fields: Mapping[str, Any]) -> list[str]:
     errors = [
-        f"{flag}: expected true or false, got {_kind(fields[flag])}"
+        f"{flag}: expected true or false, got {described(fields[flag])}"
         for flag in _FLAGS
         if flag in fields and not isinstance(fields[flag], bool)
     ]
     for key in ("tags", "examples"):
         value = fields.get(key, [])
         if not (isinstance(value, list | tuple) and all(isinstance(item, str) for item in cast(list[Any], value))):
-            errors.append(f"{key}: expected a list of strings, got {_kind(value)}")
+            errors.append(f"{key}: expected a list of strings, got {described(value)}")
     timeout = fields.get("timeout", 1)
     if not is_seconds(timeout) or timeout == float("inf"):
-        errors.append(f"timeout: expected a number of seconds above 0, got {_kind(timeout)}")
+        errors.append(f"timeout: expected a number of seconds above 0, got {described(timeout)}")
     retries = fields.get("retries", 0)
     if not is_retries(retries):
-        errors.append(f"retries: expected a number from 0 to {MAX_RETRIES}, got {_kind(retries)}")
+        errors.append(f"retries: expected a number from 0 to {MAX_RETRIES}, got {described(retries)}")
     return errors
 
 
 def _implementation_errors(implementation: Any) -> list[str]:
     if not isinstance(implementation, Mapping):
-        return [f"implementation: expected a mapping with a type, got {_kind(implementation)}"]
+        return [f"implementation: expected an object with a type, got {described(implementation)}"]
     fields = cast(Mapping[str, Any], implementation)
     kind = fields.get("type")
     if not isinstance(kind, str) or kind not in _IMPLEMENTATION:
         near = did_you_mean(str(kind), _IMPLEMENTATION) or f"known: {', '.join(_IMPLEMENTATION)}"
-        return [f"implementation.type: expected mock, builtin or internal, got {_kind(kind)} ({near})"]
+        return [f"implementation.type: expected mock, builtin or internal, got {described(kind)} ({near})"]
     needed = _IMPLEMENTATION[kind]
     errors = [_unknown(f"{key}", ("type", needed), "implementation.") for key in fields if key not in ("type", needed)]
     if needed not in fields:  # check the key, not the value: null is a valid mock
         errors.append(f"implementation.{needed}: required for type {kind}, but missing")
     elif needed == "handler" and not isinstance(fields["handler"], str):
-        errors.append(f"implementation.handler: expected the name of a function, got {_kind(fields['handler'])}")
+        errors.append(f"implementation.handler: expected the name of a function, got {described(fields['handler'])}")
     return errors
 
 
@@ -404,13 +405,3 @@ def _nested_schema_errors(fields: Mapping[str, Any]) -> list[str]:
 def _unknown(key: str, known: tuple[str, ...], prefix: str = "") -> str:
     near = did_you_mean(str(key), known) or f"known: {', '.join(known)}"
     return f"{prefix}{key}: unknown key ({near})"
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, str):
-        return repr(value) if value.strip() else "an empty string"
-    if value is None or isinstance(value, bool | int | float):
-        return "null" if value is None else str(value).lower()
-    if isinstance(value, Mapping):
-        return "a mapping"
-    return "a list" if isinstance(value, list | tuple) else type(value).__name__

@@ -146,7 +146,7 @@ class AllowedHosts:
             try:
                 pattern = read_entry(rule.host)
             except ValueError as error:
-                self.mistakes.append(str(error))
+                self.mistakes.append(f"allowedHosts: {error}")
                 continue
             if pattern.is_wildcard:
                 self._wildcards.append((pattern, rule))
@@ -232,9 +232,9 @@ def binding_command(name: str, bindings: Iterable[str] = ()) -> str:
 def read_entry(text: str) -> _Pattern:
     bare = f"[{text}]" if text.count(":") > 1 and "[" not in text else text  # an IPv6 address without brackets
     found = _ENTRY.fullmatch(bare)
-    if found is None or (found[2] is not None and not 1 <= int(found[2]) <= 65535):
+    if found is None or "/" in text or (found[2] is not None and not 1 <= int(found[2]) <= 65535):
         raise ValueError(
-            f"allowedHosts: {text!r} is not a host; write a name, *.name or an address, with a port or without,"
+            f"{text!r} is not a host; write a name, *.name or an address, with a port or without,"
             " and neither https:// nor a path"
         )
     port = None if found[2] is None else int(found[2])
@@ -243,9 +243,9 @@ def read_entry(text: str) -> _Pattern:
     try:
         host = normal_host(found[1].removeprefix("*."))
     except RequestRefusedError as refusal:
-        raise ValueError(f"allowedHosts: {text!r} is not a host: {refusal}") from None
+        raise ValueError(f"{text!r} is not a host: {refusal}") from None
     if (is_wildcard := found[1].startswith("*.")) and is_address(host):
-        raise ValueError(f"allowedHosts: {text!r} is invalid: an address has no subdomains")
+        raise ValueError(f"{text!r} is invalid: an address has no subdomains")
     return _Pattern(host, is_wildcard, port)
 
 

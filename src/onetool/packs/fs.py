@@ -4,6 +4,7 @@ The roots are `fs.roots` in the config (`fs: {roots: [docs, src]}`), by default 
 `services.file_access` enforces them; this module has the limits and the error messages.
 """
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -195,7 +196,9 @@ def _not_found(path: str, roots: "Roots") -> ToolFailure:
         message = f"{_quoted(path)} does not exist: {missing} in {folder} is a broken link."
         return ToolFailure(message, reason="not_found")
     near = " or ".join(map(_quoted, nearest(place.missing, place.names)))
-    message = f"{_quoted(path)} does not exist: there is no {missing} in the folder {folder}."
+    message = f"{_quoted(path)} does not exist."
+    if place.missing != os.path.basename(path) or (near and place.missing != path):  # otherwise that says it all
+        message = f"{message[:-1]}: there is no {missing} in the folder {folder}."
     look = f"fs.list_dir(path={folder}) lists the folder"
     return ToolFailure(f"{message} Did you mean {near}?" if near else message, reason="not_found", hints=[look])
 

@@ -23,7 +23,8 @@ from typing import Any, Unpack, get_args, get_origin, get_type_hints
 import msgspec
 
 from onetool.core.call import WrongArgument
-from onetool.core.errors import MAX_SHOWN_VALUE, BadArguments, DefinitionError, Mistake, cut, describe_error
+from onetool.core.errors import BadArguments, DefinitionError, Mistake, describe_error
+from onetool.core.mismatch import described, place
 from onetool.core.redaction import MASK, secret_names
 from onetool.core.registry import Catalogue, Prompt, Resource
 from onetool.core.spec import Handler, ToolSpec, is_address
@@ -258,24 +259,15 @@ def _converting(converts: Mapping[str, JsonForm], forms: Mapping[str, JsonForm],
                     arguments[name] = form.convert(value)
                 except HintMismatchError as wrong:
                     steps = wrong.under(name).path
-                    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)[1:]
+                    path = place(steps)
                     if wrong.message:
                         raise BadArguments(f"{path}: {wrong.message}") from None
                     names: dict[str, Any] = {str(step): {} for step in steps} | {name: form.schema}
-                    got = MASK if secret_names({"properties": names}) else _shown_value(wrong.got)
+                    got = MASK if secret_names({"properties": names}) else described(wrong.got)
                     raise BadArguments(str(WrongArgument(path=path, expected=wrong.expected, got=got))) from None
         return [], arguments
 
     return convert
-
-
-def _shown_value(value: Any) -> str:
-    """Return a value for an error message. Containers may hold secrets, so only their keys or size are shown."""
-    if isinstance(value, dict):
-        return f"object with {', '.join(map(str, value)) or 'nothing'}"[:MAX_SHOWN_VALUE]
-    if isinstance(value, list):
-        return f"array of {len(value)}"
-    return cut(msgspec.json.encode(value, enc_hook=repr).decode(), MAX_SHOWN_VALUE)
 
 
 # From a function to a ToolSpec

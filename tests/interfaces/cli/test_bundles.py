@@ -331,8 +331,8 @@ def test_what_was_shown_can_be_added_elsewhere(weather):
 
 def test_what_can_not_be_a_tool_is_refused_and_no_bundle_is_left_behind(here):
     wrong = {**FORECAST, "httpImpl": {"request": {"urlTemplate": "https://${city"}}}
-    assert "/httpImpl/request/urlTemplate" in refused("add", "new/x", "-", "--create", stdin=json.dumps(wrong))
-    assert "httpImpl is missing" in refused("add", "new/x", "-", "--create", stdin='{"type": "http"}')
+    assert "httpImpl.request.urlTemplate" in refused("add", "new/x", "-", "--create", stdin=json.dumps(wrong))
+    assert "httpImpl: it is missing" in refused("add", "new/x", "-", "--create", stdin='{"type": "http"}')
     assert "did you mean tools.echo" in refused(
         "add", "new/x", "-", "--create", stdin=json.dumps({**ECHO, "pythonImpl": {"func": "tools.eco"}})
     )
@@ -346,8 +346,8 @@ def test_what_can_not_be_a_tool_is_refused_and_no_bundle_is_left_behind(here):
         ('{"type": "http",', "standard input"),
         ('{"type": "http", "type": "python"}', "standard input"),
         ("type: [http", "line 1"),
-        ("", "the body"),
-        ("[1]", "the body"),
+        ("", "expected an object, got "),
+        ("[1]", "expected an object, got "),
     ],
 )
 def test_a_file_that_can_not_be_read_is_told(weather, text, told):

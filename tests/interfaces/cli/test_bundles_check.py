@@ -108,7 +108,7 @@ def test_each_of_several_requests_is_looked_at(put, tmp_path):
     assert "login.example.com" in told
     assert told.count("auth.value") == 1
     put("both", type="http", httpImpl={"requests": [get, login]})
-    assert "/httpImpl/requests/0/request/urlTemplate" in found(tmp_path)["bundles.mine/both@1", "error"]
+    assert "httpImpl.requests[0].request.urlTemplate" in found(tmp_path)["bundles.mine/both@1", "error"]
 
 
 def test_a_pre_processor_that_can_not_run_is_an_error(put, tmp_path):

@@ -132,7 +132,7 @@ def test_an_archive_whose_tool_could_never_work_is_refused_as_a_whole(weather, h
         for name, text in texts.items():
             file.writestr(name, text.replace("https://api.example.com/v1/${city}", "https://api.example.com/${ci ty}"))
     run("delete", "weather", "--with-tools", "--yes")
-    assert "forecast@1: /httpImpl/request/urlTemplate" in refused("import", "wrong.zip")
+    assert "forecast@1: httpImpl.request.urlTemplate" in refused("import", "wrong.zip")
     assert did("list")[0]["isBuiltIn"]
 
 

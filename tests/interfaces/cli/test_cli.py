@@ -111,7 +111,7 @@ def test_tools_list_imports_of_ours_what_it_needs(tmp_path):
     loaded = all_modules_after(LISTED, tmp_path)
     others = {"core.executor", "core.flock", "core.schema", "sdk.context", "services.results", "sources.packs.reading"}
     assert not loaded & {f"onetool.{name}" for name in others}
-    assert len([name for name in loaded if name.partition(".")[0] == "onetool"]) <= 77
+    assert len([name for name in loaded if name.partition(".")[0] == "onetool"]) <= 78
 
 
 def test_numpy_is_loaded_by_a_search_only(tmp_path):
@@ -196,6 +196,15 @@ def test_descriptions_in_a_table_are_whole_sentences(tmp_path):
     for command in (["list"], ["search", "roll"]):
         _, shown = on_a_terminal("tools", *command, "--config", "onetool.yaml", cwd=tmp_path)
         assert "Roll a die, which has as many sides as dice have." in " ".join(shown.split())
+
+
+def test_hints_are_commands_not_python(tmp_path):
+    for args, hint in ((["tools.echo"], "onetool tools info tools.echo"), (["fs.list_dir", "path=nowhere"], "")):
+        code, shown = on_a_terminal("tools", "invoke", *args, cwd=tmp_path)
+        assert code == 1
+        assert hint in shown
+        assert "tools.echo(" not in shown
+        assert "fs.list_dir(" not in shown
 
 
 # On a terminal: tables and colour
@@ -292,8 +301,11 @@ def test_arguments_as_pairs_are_texts_where_the_schema_says_so_else_json(tmp_pat
         (["word=x", "word=y"], "twice"),
         (["word"], "KEY=VALUE"),
         (["=x"], "KEY=VALUE"),
-        (["word=x", "count=three"], "count: expected integer, got 'three'.\n"),
-        (["word=x", "more={a: 1}"], "more: expected null or object, got '{a: 1}', which is not JSON (Expecting prop"),
+        (["word=x", "count=three"], "count: expected a whole number, got 'three'.\n"),
+        (
+            ["word=x", "more={a: 1}"],
+            "more: expected an object or null, got '{a: 1}', which is not JSON (Expecting prop",
+        ),
         (["word=x", "count=NaN"], "NaN"),
         (["word=x", "--args", "{}"], "not both"),
         (["--args", '{"word": "x"}', "count=1"], "not both"),

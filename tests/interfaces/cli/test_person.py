@@ -78,7 +78,7 @@ def test_a_tool_asks_the_person_and_the_time_does_not_count(folder, command):
     assert code == 0
     assert "info: looking" in seen
     assert "Remove x?" in seen
-    assert 'sure: expected boolean, got string "perhaps"' in seen
+    assert "sure: expected true or false, got the string 'perhaps'" in seen
     assert "(gently/fast) [gently]" in seen
     assert "x: True, gently" in seen
 

@@ -69,7 +69,7 @@ def test_search_is_three_tools(searcher):
     assert searcher.text("call", {"name": "shell.pwd"}).startswith("/")
     assert searcher.text("run", {"code": "[working.add(a=n) for n in range(3)]"}) == "[0, 1, 2]"
     assert "did you mean working.add" in searcher.failure("call", {"name": "working.ad", "args": {}})
-    assert "b: expected integer" in searcher.failure("call", {"name": "working.add", "args": {"a": 1, "b": "x"}})
+    assert "b: expected a whole number" in searcher.failure("call", {"name": "working.add", "args": {"a": 1, "b": "x"}})
 
 
 def test_direct_is_every_tool_under_its_name_or_its_first_alias(peer):
@@ -210,7 +210,7 @@ def test_no_arguments_are_as_good_as_an_empty_object(peer):
 
 def test_wrong_arguments_come_back_as_words_that_help(peer):
     words = peer.failure("plus", {"a": "two", "c": 1})
-    assert "a: expected integer" in words
+    assert "a: expected a whole number" in words
     assert "c: unknown argument (known: a, b)" in words
     assert words.endswith("\n  working.add(a: int, b: int = 0) -> int")
 
@@ -226,7 +226,7 @@ def test_code_that_fails_says_where_and_what_to_do(runner):
     for code, expected in (
         ("1 +", "line 1"),
         ("working.ad(a=1)", "working.add"),
-        ("working.add(a='x')", "a: expected integer"),
+        ("working.add(a='x')", "a: expected a whole number"),
         ("working.fail()", "the shop is closed"),
         ("nothing", "nothing"),
         ("1 / 0", "division"),

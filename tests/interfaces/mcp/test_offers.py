@@ -66,7 +66,7 @@ def test_texts_become_what_a_prompt_wants(peer):
     ("arguments", "expected"),
     [
         ({}, "name"),
-        ({"name": "Ada", "times": "often"}, "times: expected integer"),
+        ({"name": "Ada", "times": "often"}, "times: expected a whole number"),
         ({"name": "Ada", "color": "blue"}, "color"),
         ({"name": "Ada", "colour": "red"}, "colour"),
     ],

@@ -129,7 +129,7 @@ def test_it_sees_what_goes_wrong(connect):
         assert (failed.is_error, text(failed)) == (True, "Error: the shop is closed\n  come back tomorrow")
         wrong = await client.call_tool("plus", {"b": "x"})
         assert wrong.is_error
-        assert "b: expected integer" in text(wrong)
+        assert "b: expected a whole number" in text(wrong)
         for name, code in (("no_such_tool", -32602), ("", -32602)):
             with pytest.raises(MCPError) as caught:
                 await client.call_tool(name)

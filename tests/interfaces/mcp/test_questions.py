@@ -182,7 +182,7 @@ def test_in_the_old_era_the_tool_fails_with_what_is_wrong(shared_peers):
     for way in ("stdio-old", "http-old"):
         peer = shared_peers(way)
         peer.answers[ELICIT] = accept(age="old")
-        assert "the client's answer can't be used: age: expected integer" in peer.failure("asking__age")
+        assert "the client's answer can't be used: age: expected a whole number" in peer.failure("asking__age")
         peer.answers[ELICIT] = lambda params: {"error": {"code": -1, "message": "no idea"}}
         assert peer.failure("asking__age") == "Error: the client could not answer: no idea"
         peer.answers[ROOTS] = lambda params: {"roots": "none"}

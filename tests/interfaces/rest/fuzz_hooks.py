@@ -15,8 +15,8 @@ LANGUAGES = (
 # Rules that no schema of ours says, as their refusals word them.
 RULES = (
     *("normal form NFC", "null character", "visible characters", "is not a host", "Invalid URL", "invalid id"),
-    *("duplicate name", "expected either", "is not a valid name of a variable", "/digest: Missing"),
-    *("expected `text` or `servers`", "/tool: ", "a single, non-empty line"),
+    *("duplicate name", "expected either", "is not a valid name of a variable", "digest: it is missing"),
+    *("expected `text` or `servers`", "tool: ", "a single, non-empty line"),
 )
 NO_KEY = "no_key"  # of a provider that a question may name; 503 is what it is told
 

@@ -208,11 +208,11 @@ def mistakes(changes, name="tools/forecast@1.json"):
     [
         ({"schemaVersion": "2"}, "update this one"),
         ({"slug": "a_b"}, "slug"),
-        ({"version": None}, "version is missing"),
+        ({"version": None}, "version: it is missing"),
         ({"isBuiltIn": True}, "built-in"),
         ({"id": "x"}, "UUIDv7"),
-        ({"argSchema": {"$ref": "https://evil.example"}}, "/argSchema"),
-        ({"httpImpl": {}}, "/httpImpl"),
+        ({"argSchema": {"$ref": "https://evil.example"}}, "argSchema: "),
+        ({"httpImpl": {}}, "httpImpl: "),
         ({"bundleID": "01890a5d-ac96-774b-bcce-b302099a8058"}, "another bundle"),
         ({"nonsense": 1}, "no such key"),
     ],
@@ -224,7 +224,7 @@ def test_tools_that_cant_be_used(changes, words):
 def test_bundles_that_cant_be_used():
     assert "slug" in mistakes({"slug": "a b"}, "bundle.json")
     assert "deleted" in mistakes({"softDeletedAt": TIME}, "bundle.json")
-    assert "/id is missing" in mistakes({"id": None}, "bundle.json")
+    assert "id: it is missing" in mistakes({"id": None}, "bundle.json")
 
 
 def test_all_mistakes_are_told():

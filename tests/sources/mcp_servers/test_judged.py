@@ -69,7 +69,7 @@ def test_the_command_line_sends_it_too(harness, servers):
     ("args", "finding"),
     [
         ({"cuont": 3}, "cuont: unknown argument (did you mean count?)"),
-        ({"count": "three"}, 'count: expected integer, got string "three"'),
+        ({"count": "three"}, "count: expected a whole number, got the string 'three'"),
         ({"count": 3, "colour": "red"}, "colour: unknown argument"),
         ({}, "count: expected a value (required), got nothing"),
     ],

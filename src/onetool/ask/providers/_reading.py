@@ -20,6 +20,7 @@ from onetool.ask.errors import ModelError, Reason
 from onetool.ask.messages import Assistant, Call, Message, ModelReply, User, fenced, on_one_line
 from onetool.core.json_data import JsonTooCostlyError
 from onetool.core.limits import MIB
+from onetool.core.mismatch import PYTHON_TYPES, TYPES, described
 from onetool.core.text import replace_all_surrogates, replace_surrogates
 from onetool.formats import ProviderNames
 from onetool.http.body import json_of
@@ -64,7 +65,6 @@ MAX_EXAMINED = 16 * 1024
 
 # Patterns of refusals are compiled when needed, to keep the import fast.
 _TAG = r"(?is)<(style|script)\b.*?</\1\s*>|<[^<>]*>"
-_TYPES = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
 _REASONS: dict[int, Reason] = {
     401: "unauthorized",
     402: "quota",
@@ -134,7 +134,7 @@ def _of_type(value: Any, kind: type, where: str) -> Any:
         return kind()
     if isinstance(value, kind):
         return value
-    raise garbled_error(f"{where} is {_TYPES.get(type(value), 'something else')}, expected {_TYPES[kind]}")
+    raise garbled_error(f"{where}: expected {TYPES[PYTHON_TYPES[kind]]}, got {described(value)}")
 
 
 def a_call(names: ProviderNames, id: Any, name: Any, args: Any) -> Call:

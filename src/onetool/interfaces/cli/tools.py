@@ -3,6 +3,7 @@
 Listing tools must start fast: modules that only a call needs are imported by the functions of `invoke`.
 """
 
+import re
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
@@ -15,8 +16,9 @@ import click
 import msgspec
 
 from onetool.app import App
-from onetool.core.call import ToolCall, ToolResult
+from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.json_data import StrictJsonError, strict_decoder
+from onetool.core.mismatch import expected_types
 from onetool.core.model_providers import PROVIDERS
 from onetool.core.redaction import mask_arguments
 from onetool.core.signature import is_text, kinds_of, signature, takes_others
@@ -226,10 +228,23 @@ def print_outcome(app: App, result: ToolResult) -> None:
     for warning in result.meta.get("warnings", ()):
         print_note(f"Warning: {warning}")
     if result.error is not None:
-        print_error(result.error)
+        print_error(_with_commands(result.error, str(result.meta.get("tool"))))
     else:
         of_ot = str(result.meta.get("tool")).startswith("ot.")
         print_value(app, RunResult(ok=True, data=result.data, flow=of_ot), full=True)
+
+
+def _with_commands(error: ToolError, name: str) -> ToolError:
+    """Return the error with commands in place of the hints for code, such as a signature."""
+    hints = [hint for hint in error.hints if not _PYTHON.match(hint)]
+    if error.code == "invalid_args":
+        hints.append(f"onetool tools info {name}")
+    elif error.code == "tool_not_found":
+        hints = []  # names of tools that the message has, too
+    return msgspec.structs.replace(error, hints=tuple(hints))
+
+
+_PYTHON = re.compile(r"[\w.]+\(")
 
 
 def split_pairs(pairs: Iterable[str]) -> dict[str, str]:
@@ -262,9 +277,9 @@ def read_pairs(given: Mapping[str, str], spec: ToolSpec | None) -> dict[str, Any
                 args[key] = strict_decoder().decode(value)
             except ValueError as error:
                 if wants_text is False and spec.prepare is None and not spec.lenient:
-                    kinds = sorted(kinds_of(key, spec) or ())
+                    kinds = kinds_of(key, spec) or set()
                     why = f", which is not JSON ({error})" if "array" in kinds or "object" in kinds else ""
-                    raise _wrong(f"{key}: expected {' or '.join(kinds)}, got {value[:60]!r}{why}.") from None
+                    raise _wrong(f"{key}: expected {expected_types(kinds)}, got {value[:60]!r}{why}.") from None
     return args
 
 

@@ -29,6 +29,7 @@ from onetool.core.mcp_protocol import (
     is_id,
     unsupported_version,
 )
+from onetool.core.mismatch import PYTHON_TYPES, TYPES, described
 from onetool.core.principal import LOCAL, Principal
 from onetool.http.asgi import Head
 from onetool.script.run_result import CallLog
@@ -292,7 +293,6 @@ class ClientCaller(msgspec.Struct, eq=False, weakref=True):
 # Requests, and lists in pages
 
 MAX_TOKEN = 256
-_WORDS = {str: "a string", dict: "an object", int: "an integer"}
 PAGE_SIZE = 1000  # usually all items, except for catalogues too large for a client
 
 
@@ -313,7 +313,9 @@ class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
         if value is ...:
             raise JsonRpcError(INVALID_PARAMS, f"params.{name} is missing: {self.method} needs it")
         if value is not default and not isinstance(value, kind):
-            raise JsonRpcError(INVALID_PARAMS, f"params.{name}: expected {_WORDS[kind]}")
+            raise JsonRpcError(
+                INVALID_PARAMS, f"params.{name}: expected {TYPES[PYTHON_TYPES[kind]]}, got {described(value)}"
+            )
         return value
 
     @property

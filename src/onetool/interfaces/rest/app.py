@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from onetool.app.allow_lists import Offered
 from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.errors import OneToolError
+from onetool.core.mismatch import described
 from onetool.core.principal import current_principal
 from onetool.http.asgi import (
     AUDIT,
@@ -171,7 +172,7 @@ async def _read_args(request: RestRequest) -> dict[str, Any]:
         return {}
     args = await json_body(request, empty={})
     if not isinstance(args, dict):
-        message = "The body: expected a JSON object with the arguments by their names."
+        message = f"expected an object with the arguments by their names, got {described(args)}"
         raise RestError(400, "invalid", message, part="body", pointer="")
     return args
 

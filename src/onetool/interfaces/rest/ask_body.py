@@ -19,7 +19,7 @@ from onetool.core.model_providers import ProviderName
 from onetool.core.principal import is_pattern
 from onetool.http.asgi import HttpError, encode
 from onetool.interfaces.rest.problem import RETRY_S, Problem, RestError, problem_body
-from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.errors import InvalidError, invalid_at
 from onetool.sources.bundles.validation import converted
 
 MAX_STEPS = 1000
@@ -85,24 +85,24 @@ def read_question(body: Any) -> AskQuestion:
     try:
         question = converted(body, AskQuestion)
         if not question.prompt.strip():
-            raise InvalidError("/prompt: must not be blank: send a question", "/prompt")
+            raise invalid_at("/prompt", "must not be blank: send a question")
         if question.session is not None and (question.session != LAST or question.new_session):
             try:
                 check_id(question.session)
             except SessionError as error:
-                raise InvalidError(f"/session: {error}", "/session") from None
+                raise invalid_at("/session", str(error)) from None
         patterns = [name for name in question.tool_allow or () if is_pattern(name)]
         if len(patterns) > MAX_PATTERNS or any(one.count("*") > MAX_STARS for one in patterns):  # for all tools
-            message = f"/toolAllow: has at most {MAX_PATTERNS} patterns, each with at most {MAX_STARS} stars"
-            raise InvalidError(message, "/toolAllow")
+            what = f"must have at most {MAX_PATTERNS} patterns, each with at most {MAX_STARS} stars"
+            raise invalid_at("/toolAllow", what)
         for pointer, one in enumerate(question.files):
             _check_file(one, f"/files/{pointer}")
         if sum(map(_size, question.files)) > MAX_FILE_BYTES:
             most = f"{MAX_FILE_BYTES // 1024**2} MiB"
-            raise InvalidError(f"/files: all together have at most {most}; a tool can read larger ones", "/files")
+            raise invalid_at("/files", f"all together have at most {most}; a tool can read larger ones")
     except InvalidError as error:
         if error.pointer == "" and isinstance(body, Mapping) and "prompt" not in body:
-            raise InvalidError("/prompt: is missing: send a question", "/prompt") from None
+            raise invalid_at("/prompt", "it is missing: send a question") from None
         raise
     return question
 
@@ -110,14 +110,14 @@ def read_question(body: Any) -> AskQuestion:
 def _check_file(file: QuestionFile, pointer: str) -> None:
     if (file.text is UNSET) == (file.data is UNSET):
         both = "neither is given" if file.text is UNSET else "both are given"
-        raise InvalidError(f"{pointer}: expected either `text`, or an image in base64 in `data`; {both}", pointer)
+        raise invalid_at(pointer, f"expected either `text`, or an image in base64 in `data`; {both}")
     if file.data is UNSET:
         return
     if file.kind not in PICTURES:
-        fault = "is missing" if file.kind is None else f"{file.kind!r} can't be sent as `data`"
-        raise InvalidError(f"{pointer}/kind: {fault}; use one of {', '.join(PICTURES)}", f"{pointer}/kind")
+        fault = "it is missing" if file.kind is None else f"{file.kind!r} can't be sent as `data`"
+        raise invalid_at(f"{pointer}/kind", f"{fault}; use one of {', '.join(PICTURES)}")
     if len(file.data) % 4 or not _BASE64.fullmatch(file.data):
-        raise InvalidError(f"{pointer}/data: expected base64 on one line, with padding", f"{pointer}/data")
+        raise invalid_at(f"{pointer}/data", "expected base64 on one line, with padding")
 
 
 def _size(file: QuestionFile) -> int:

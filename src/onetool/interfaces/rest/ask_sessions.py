@@ -28,7 +28,7 @@ from onetool.interfaces.rest.problem import RETRY_S, RestError, rate_limit_heade
 from onetool.interfaces.rest.query import PAGE_SIZE, PAGE_TOKEN, QueryParameter, one_of
 from onetool.interfaces.rest.request import NO_CONTENT, SOURCE, RestRequest, RestResponse
 from onetool.interfaces.rest.route import RestRoute
-from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.errors import invalid_at
 from onetool.sources.bundles.rate_limits import NOTE
 
 SESSIONS = f"{ASK_PATH}/sessions"
@@ -250,7 +250,7 @@ def rename_session(request: RestRequest, wanted: SessionTitle) -> RestResponse:
     caller with a name.
     """
     if not short_title(wanted.title):
-        raise InvalidError("/title: must contain visible characters", "/title")
+        raise invalid_at("/title", "must contain visible characters")
     sessions = request.context.app.sessions
     id = sessions.info(_session_id(request)).id  # `last` may mean another session afterwards
     sessions.rename(id, request.context.app.runtime.redact(wanted.title))

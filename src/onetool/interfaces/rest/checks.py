@@ -30,7 +30,7 @@ from onetool.interfaces.rest.query import DRY_RUN
 from onetool.interfaces.rest.request import RestRequest, RestResponse
 from onetool.interfaces.rest.route import RestRoute
 from onetool.interfaces.rest.servers import changed_error, digest_of
-from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.errors import invalid_at
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -228,13 +228,13 @@ def trust_folder(request: RestRequest, asked: TrustRequest) -> RestResponse:
 
 def _folder(named: str) -> Path:
     if (not named.startswith("/") and not Path(named).is_absolute()) or "\0" in named:
-        raise InvalidError("/folder: expected the absolute path of a folder", "/folder")
+        raise invalid_at("/folder", "expected the absolute path of a folder")
     path = Path(named)
     folder = path if path.name == FOLDER else path / FOLDER
     if not folder.is_dir():
-        raise InvalidError(f"/folder: {folder} is not a folder", "/folder")
+        raise invalid_at("/folder", f"{folder} is not a folder")
     if os.path.realpath(folder) == os.path.realpath(own_folder()):
-        raise InvalidError(f"/folder: {folder} is the user's own and needs no trust", "/folder")
+        raise invalid_at("/folder", f"{folder} is the user's own and needs no trust")
     return folder
 
 

@@ -207,7 +207,7 @@ async def validate_draft(request: RestRequest) -> RestResponse | None:
     data = await json_body(request, whole=True)
     draft = converted(data, DraftRequest)
     if (draft.tool is None) == (draft.bundle is None):
-        raise InvalidError("the body: expected either a tool or a bundle", "")
+        raise InvalidError("expected either a tool or a bundle", "")
     service = request.context.bundles
     await service.keep_in_step()  # its function may just have been enabled
 

@@ -32,7 +32,7 @@ from onetool.interfaces.rest.query import REPLACE_SECRET, SERVER_URL
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
 from onetool.interfaces.rest.route import RestRoute
 from onetool.services.access_tokens import TokenNameError, TokenNameRevokedError, TokenStoreError, token_hash
-from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.errors import invalid_at
 from onetool.sources.bundles.validation import converted
 
 
@@ -126,7 +126,7 @@ def _grant(request: RestRequest) -> Iterator[None]:
     except GrantValueError as error:
         if error.part == "host":
             raise RestError(400, "invalid", f"{error}.", part="path", pointer="/host") from None
-        raise InvalidError(f"/{error.part}: {error}", f"/{error.part}") from None
+        raise invalid_at(f"/{error.part}", str(error)) from None
 
 
 # Clients
@@ -250,7 +250,7 @@ async def add_named_token(request: RestRequest) -> RestResponse:
 def _add_token(request: RestRequest, asked: NewTokenRequest) -> RestResponse:
     config, store = request.context.app.config, request.context.app.runtime.tokens.store
     if asked.tools == []:
-        raise InvalidError("/tools: Must not be empty. Leave it out to allow every tool.", "/tools")
+        raise invalid_at("/tools", "must not be empty; leave it out to allow every tool")
     wanted = requested_token(
         name=asked.name,
         hash=token_hash(""),  # the store makes the token
@@ -260,7 +260,7 @@ def _add_token(request: RestRequest, asked: NewTokenRequest) -> RestResponse:
         expires=asked.expires,
     )
     for field, message, hint in wanted.problems():
-        raise InvalidError(f"/{field}: {message}{f'; {hint}' if hint else ''}", f"/{field}")
+        raise invalid_at(f"/{field}", f"{message}{f'; {hint}' if hint else ''}")
     with _token_errors(request):
         check_name(asked.name, config, store, only_print=False, again=asked.again)
         text, token = add_token(store, as_stored(wanted))

@@ -24,7 +24,7 @@ from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import AS, BASE_URL, DRY_RUN, ONLY, OPERATION, TAG, TOKEN, URL
 from onetool.interfaces.rest.request import SENT_BODY, RestRequest, RestResponse, etag, is_known, parse_json
 from onetool.interfaces.rest.route import BUNDLE, RestRoute
-from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, invalid_at
 from onetool.sources.bundles.model import Tool, shown
 from onetool.sources.bundles.names import Slug, Version
 from onetool.sources.bundles.store import Visibility
@@ -94,7 +94,7 @@ def _decode_archive(data: bytes) -> bytes:
     try:
         return b64decode(asked.archive, validate=True)
     except ValueError:
-        raise InvalidError("/archive: expected a ZIP archive in Base64", "/archive") from None
+        raise invalid_at("/archive", "expected a ZIP archive in Base64") from None
 
 
 @RestRoute(

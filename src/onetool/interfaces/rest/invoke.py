@@ -20,15 +20,14 @@ import msgspec
 from onetool.core.call import ToolCall, ToolError, ToolResult, new_id
 from onetool.core.context import UPSTREAM
 from onetool.core.errors import OneToolError
-from onetool.core.text import or_rather
 from onetool.http.asgi import HttpError, encode, read_weights
 from onetool.http.body import StreamedText
-from onetool.http.definition import below
 from onetool.http.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.problem import DATABASE_AWAY, RETRY, Fault, RestError, rate_limit_headers
 from onetool.interfaces.rest.request import SOURCE, RestRequest, RestResponse, json_body, refusal_of
 from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, TOOL, RestRoute
 from onetool.sources.bundles.rate_limits import NOTE
+from onetool.sources.bundles.validation import converted
 
 ARGS_AT = "/args"
 
@@ -74,16 +73,14 @@ async def answer_call(
     return None
 
 
+class CallRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The arguments of a call by their names."""
+
+    args: dict[str, Any] = {}
+
+
 def read_args(body: Any) -> Mapping[str, Any]:
-    if not isinstance(body, dict):
-        raise _bad_body('expected a JSON object: {"args": {…}}', "")
-    for key in body:
-        if key != "args":
-            raise _bad_body(f"unknown key {key[:100]!r}{or_rather(key, ['args'])}", below("", key[:100]))
-    args = body.get("args", {})
-    if not isinstance(args, dict):
-        raise _bad_body("args: expected an object", ARGS_AT)
-    return args
+    return converted(body, CallRequest).args
 
 
 def envelope(result: ToolResult, with_meta: bool = False, args_at: str = ARGS_AT) -> bytes:
@@ -126,10 +123,6 @@ def wants_events(accept: bytes) -> bool:
     first = next((kind for kind in preferences if kind in (EVENT_STREAM, "application/json")), None)
     events, plain = preferences.get(EVENT_STREAM, 0.0), preferences.get("application/json", 0.0)
     return events > plain or (events == plain > 0 and first == EVENT_STREAM)
-
-
-def _bad_body(what: str, pointer: str) -> RestError:
-    return RestError(400, "invalid", f"The body: {what}.", part="body", pointer=pointer)
 
 
 # As a stream of events

@@ -41,7 +41,7 @@ from onetool.interfaces.rest.request import (
 )
 from onetool.interfaces.rest.route import EVENT_STREAM, RestRoute
 from onetool.script.run_result import RunResult
-from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.errors import invalid_at
 
 MAX_RUNS = 16  # at the same time, over REST
 TOO_MANY = f"{MAX_RUNS} runs are in progress: try again when one of them has ended."
@@ -171,7 +171,7 @@ def _names_of(context: RestContext) -> bytes:
 def _check_variables(asked: RunRequest) -> None:
     for name in asked.variables:
         if not name.isidentifier():
-            raise InvalidError(f"/variables: {name[:100]!r} is not a valid name of a variable", "/variables")
+            raise invalid_at("/variables", f"{name[:100]!r} is not a valid name of a variable")
 
 
 async def _run(

@@ -41,7 +41,7 @@ from onetool.interfaces.rest.servers import (
     server_action,
     server_response,
 )
-from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.errors import invalid_at
 from onetool.sources.bundles.validation import converted
 from onetool.sources.mcp_servers.program import find_program
 
@@ -161,7 +161,7 @@ def check_digest(given: str | None, now: str) -> None:
     """Raise an error unless the digest matches the preview."""
     if given is None:
         how = "Send the request with dryRun=true first, then repeat it with the digest of that response."
-        raise InvalidError(f"/digest: Missing. {how}", "/digest")
+        raise invalid_at("/digest", f"it is missing. {how}")
     if given != now:
         raise changed_error("The command, URL or environment of the server")
 
@@ -277,8 +277,7 @@ def edit_server(request: RestRequest, asked: ServerEdit) -> RestResponse:
         raise changed_error(f"The definition of {name}", f"Get /servers/{name}/definition again, and repeat your edit.")
     new = without_secrets(name, asked.definition, collector, asked.keep)
     if not new.get("url") and is_onetool(new):
-        message = "/definition: This command starts OneTool itself. Its tools are already available."
-        raise InvalidError(message, "/definition")
+        raise invalid_at("/definition", "this command starts OneTool itself, whose tools are already available")
     secrets = {one: collector.new[one] for one in placeholders(new) if one in collector.new}
     digest = sealed_digest(context, [str(target.file), name, new, file_digests(target, [new])], secrets)
 
@@ -315,7 +314,7 @@ def rename_server(request: RestRequest, asked: NewName) -> RestResponse:
     try:
         old = target.rename(servers, name, new)
     except SkipServer as why:
-        raise InvalidError(f"/name: {why}", "/name") from None
+        raise invalid_at("/name", str(why)) from None
     except ServerExistsError as error:
         raise RestError(409, "exists", str(error)) from None
     except DatabaseError as error:

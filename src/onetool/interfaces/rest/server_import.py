@@ -32,7 +32,7 @@ from onetool.interfaces.rest.server_edit import (
     file_digests,
 )
 from onetool.interfaces.rest.servers import changed_error, sealed_digest
-from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.errors import InvalidError, invalid_at
 
 log = logging.getLogger("onetool.serve")
 
@@ -227,19 +227,19 @@ def _requested_servers(asked: NewServers, folder: Path) -> ClientServers:
             try:
                 pasted = read_pasted(text)
             except ValueError as error:
-                raise InvalidError(f"/text: Invalid command line: {error}", "/text") from None
+                raise invalid_at("/text", f"invalid command line: {error}") from None
             data = {"mcpServers": pasted} if pasted else read_data(text, "")
         else:
             raise InvalidError("expected `text` or `servers`", "")
         found = servers_in(data, Path("the request"), folder)
     except JsoncError as why:
-        raise InvalidError(f"/text: {why}", "/text") from None
+        raise invalid_at("/text", str(why)) from None
     if not found.servers:
-        raise InvalidError('/text: expected {"mcpServers": {…}} of a client, a command line, or a URL', "/text")
+        raise invalid_at("/text", 'expected {"mcpServers": {…}} of a client, a command line, or a URL')
     if asked.name is UNSET:
         return found
     if len(found.servers) > 1:
-        raise InvalidError(f"/name: Only allowed for a single server; the text has {len(found.servers)}", "/name")
+        raise invalid_at("/name", f"only allowed for a single server; the text has {len(found.servers)}")
     return msgspec.structs.replace(found, servers={asked.name: next(iter(found.servers.values()))})
 
 
@@ -264,7 +264,7 @@ def import_servers(request: RestRequest, blocks: Any) -> RestResponse:
     try:
         found = servers_in(blocks, Path("the request"), target.file.absolute().parent)
     except JsoncError as why:
-        raise InvalidError(f"the body: {why}", "") from None
+        raise InvalidError(str(why), "") from None
     plan = _plan(target, found, replace=request.query["replace"])
     if plan.skipped and not plan.servers:
         raise InvalidError("; ".join(f"{name}: {why}" for name, why in plan.skipped.items()), "")

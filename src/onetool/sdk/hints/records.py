@@ -11,6 +11,7 @@ import msgspec
 
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import plain
+from onetool.core.mismatch import TYPES
 from onetool.sdk.docs import read_text
 from onetool.sdk.hints.form import (
     HintForms,
@@ -171,9 +172,9 @@ def _as_object(cls: type, fields: list[RecordField], parts: dict[str, FieldForm]
 
     def convert(value: Any) -> Any:
         if not isinstance(value, dict):
-            raise HintMismatchError("object", value)
+            raise HintMismatchError(TYPES["object"], value)
         if missing := [key for key in required if key not in value]:
-            raise HintMismatchError(f"object with {missing[0]}", value)
+            raise HintMismatchError(f"{TYPES['object']} with {missing[0]}", value)
         return build(_values(parts, value.items()))
 
     return JsonForm(schema, convert, as_is=is_dict and all(form.as_is for _, form in parts.values()))
@@ -188,7 +189,7 @@ def _as_array(cls: type, fields: list[RecordField], parts: dict[str, FieldForm])
 
     def convert(value: Any) -> Any:
         if not isinstance(value, list | tuple) or not low <= len(value) <= high:
-            raise HintMismatchError(f"array of {low}" if low == high else f"array of {low} to {high}", value)
+            raise HintMismatchError(f"a list of {low}" if low == high else f"a list of {low} to {high}", value)
         return build(_values(parts, zip(parts, value, strict=False)))
 
     return JsonForm(schema, convert)

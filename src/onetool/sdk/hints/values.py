@@ -16,6 +16,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from onetool.core.mismatch import TYPES, either, one_of
 from onetool.sdk.hints.form import (
     Convert,
     HintForms,
@@ -74,7 +75,7 @@ def tuple_form(hints: HintForms, hint: Any) -> JsonForm:
 
     def convert(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple) or len(value) != size:
-            raise HintMismatchError(f"array of {size}", value)
+            raise HintMismatchError(f"a list of {size}", value)
         return tuple(_each(zip(converts, value, strict=True)))
 
     return JsonForm({**schema, "minItems": size, "maxItems": size}, convert)
@@ -98,7 +99,7 @@ def mapping_form(hints: HintForms, hint: Any) -> JsonForm:
 
     def convert(value: Any) -> Any:
         if not isinstance(value, dict):
-            raise HintMismatchError("object", value)
+            raise HintMismatchError(TYPES["object"], value)
         names = [_convert_key(keys, key) for key in value]
         if not keys.as_is:
             _check_hashes(names)
@@ -120,7 +121,7 @@ def _array_of(item: JsonForm, build: BuildContainer) -> JsonForm:
 
     def convert(value: Any) -> Any:
         if not isinstance(value, list | tuple):
-            raise HintMismatchError("array", value)
+            raise HintMismatchError(TYPES["array"], value)
         items = _each((item.convert, part) for part in value)
         try:
             if build in (set, frozenset):
@@ -186,7 +187,7 @@ def _integer(value: Any) -> int:
         return value
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    raise HintMismatchError("integer", value)
+    raise HintMismatchError(TYPES["integer"], value)
 
 
 def _decimal(value: Any) -> Decimal:
@@ -215,11 +216,11 @@ def _text_form(build: Callable[[str], Any], expected: str, **keywords: str) -> J
 
 
 ANYTHING = JsonForm({}, lambda value: value, as_is=True)
-TEXT = JsonForm({"type": "string"}, _only("string", str), as_is=True)
+TEXT = JsonForm({"type": "string"}, _only(TYPES["string"], str), as_is=True)
 INTEGER = JsonForm({"type": "integer"}, _integer, exact=int)
 # An int is a valid float, in Python's type system and in JSON.
-NUMBER = JsonForm({"type": "number"}, _only("number", float, int), as_is=True)
-NULL = JsonForm({"type": "null"}, _only("null", NoneType), as_is=True)
+NUMBER = JsonForm({"type": "number"}, _only(TYPES["number"], float, int), as_is=True)
+NULL = JsonForm({"type": "null"}, _only(TYPES["null"], NoneType), as_is=True)
 _DECIMAL_TEXT = {"type": "string", "format": "decimal"}
 
 SCALARS: dict[Any, JsonForm] = {
@@ -228,7 +229,7 @@ SCALARS: dict[Any, JsonForm] = {
     str: TEXT,
     int: INTEGER,
     float: NUMBER,
-    bool: JsonForm({"type": "boolean"}, _only("boolean", bool), as_is=True),
+    bool: JsonForm({"type": "boolean"}, _only(TYPES["boolean"], bool), as_is=True),
     None: NULL,
     NoneType: NULL,
     datetime: _text_form(datetime.fromisoformat, "a date and time like 2026-01-31T12:00:00Z", format="date-time"),
@@ -274,7 +275,6 @@ def scalar_class(cls: type) -> JsonForm | None:
 # Literal and Enum
 
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
-_MAX_LISTED = 12  # members listed in a message
 
 
 def literal_form(hints: HintForms, hint: Any) -> JsonForm:
@@ -307,9 +307,7 @@ def _choice(hint: Any, pairs: Iterable[tuple[Any, Any]]) -> JsonForm:
         try:
             return members[_choice_key(value)]
         except (KeyError, TypeError):
-            shown = ", ".join(msgspec.json.encode(choice).decode() for choice in values[:_MAX_LISTED])
-            more = f" and {len(values) - _MAX_LISTED} more" if len(values) > _MAX_LISTED else ""
-            raise HintMismatchError(f"one of {shown}{more}", value) from None
+            raise HintMismatchError(one_of(values), value) from None
 
     # Numbers are looked up, because 1.0 equals 1; other values need no conversion.
     as_is = types.keys() <= {str, bool, NoneType} and all(
@@ -378,6 +376,6 @@ def _first_of(forms: list[JsonForm]) -> Convert:
         expected = dict.fromkeys(mismatch.expected for mismatch in mismatches if mismatch.expected)
         if deepest.path or len(mismatches) == 1 or not expected:
             raise deepest
-        raise HintMismatchError(" or ".join(expected), value)
+        raise HintMismatchError(either(expected), value)
 
     return convert

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from onetool.core.errors import Mistake
 from onetool.core.work import check_wanted
-from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.errors import InvalidError, invalid_at
 from onetool.sources.bundles.files.disk import tool_file
 from onetool.sources.bundles.files.form import bundle_text, parsed, read_bundle_file, read_tool_file, tool_text
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
@@ -186,22 +186,22 @@ def _read_texts(texts: dict[str, bytes]) -> Unpacked:
 def _bundle(text: bytes) -> Bundle:
     data = parsed(text)
     if data.get("isBuiltIn") is True:
-        raise InvalidError("/isBuiltIn: an archive can't contain a built-in bundle")
+        raise invalid_at("/isBuiltIn", "an archive can't contain a built-in bundle")
     if data.get("id") is None:
-        raise InvalidError("/id is missing: it tells whether the bundle already exists")
+        raise invalid_at("/id", "it is missing: it tells whether the bundle already exists")
     bundle = read_bundle_file(text, "", 0)
     if bundle.soft_deleted_at is not None:
-        raise InvalidError("/softDeletedAt: the bundle was deleted; restore it before exporting")
+        raise invalid_at("/softDeletedAt", "the bundle was deleted; restore it before exporting")
     return bundle
 
 
 def _tool(text: bytes, bundle: Bundle | None) -> Tool:
     data = parsed(text)
     if data.get("isBuiltIn") is True:
-        raise InvalidError("/isBuiltIn: an archive can't contain a built-in tool")
+        raise invalid_at("/isBuiltIn", "an archive can't contain a built-in tool")
     home = data.get("bundleID")
     if isinstance(home, str) and bundle is not None and check_id(home, "/bundleID") != bundle.id:
-        raise InvalidError("/bundleID: the tool belongs to another bundle than the archive's")
+        raise invalid_at("/bundleID", "the tool belongs to another bundle than the archive's")
     return read_tool_file(text, bundle.id if bundle else "", bundle.id if bundle else "", 0)
 
 
@@ -212,7 +212,7 @@ def _refuse_duplicate(known: dict[Any, str], key: Any, name: str, item: str) -> 
 
 
 def _mistake(name: str, error: InvalidError) -> Mistake:
-    return Mistake(message=str(error), file=name, key=error.pointer or None)
+    return Mistake(message=str(error), file=name)
 
 
 # The plan of an import

@@ -17,11 +17,12 @@ from msgspec import UNSET, Meta, UnsetType
 from onetool.core.call import ToolError, ToolResult
 from onetool.core.errors import BadArguments, Need, SchemaError, ToolFailure
 from onetool.core.lenient import taken
+from onetool.core.mismatch import described
 from onetool.core.spec import ToolSpec
 from onetool.core.work import check_wanted, run_in_thread
 from onetool.http.preview import PreviewRequest
 from onetool.http.upstream import UpstreamResponse
-from onetool.sources.bundles.errors import ConflictError, InvalidError
+from onetool.sources.bundles.errors import ConflictError, InvalidError, invalid_at
 from onetool.sources.bundles.model import IMPLS, SINCE, Tool, http_of
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
 from onetool.sources.bundles.service import BundleService
@@ -95,7 +96,7 @@ def _place_faults(service: BundleService, bundle_id: str | None, slug: Any, vers
     for key, check, value in (("slug", check_slug, slug), ("version", check_version, version)):
         try:
             if not isinstance(value, str):
-                raise InvalidError("expected a string")
+                raise invalid_at(f"/{key}", f"expected a string, got {described(value)}")
             check(value)
         except InvalidError as error:
             faults.append(_fault(error, f"/{key}"))
@@ -144,7 +145,7 @@ def _faults(data: Mapping[str, Any], check: Callable[[Any], None]) -> list[Draft
 
 
 def _fault(error: InvalidError, pointer: str) -> DraftFault:
-    return DraftFault(pointer, str(error).removeprefix(f"{pointer}: "))
+    return DraftFault(pointer, error.what)
 
 
 def _repair(data: dict[str, Any], pointer: str) -> bool:
@@ -305,7 +306,7 @@ class DraftError(InvalidError):
     """An error for a draft that can't be tried. `faults` are all its mistakes."""
 
     def __init__(self, faults: list[DraftFault]) -> None:
-        super().__init__(f"{faults[0].pointer}: {faults[0].message}", faults[0].pointer)
+        super().__init__(str(invalid_at(faults[0].pointer.removeprefix("/tool"), faults[0].message)), faults[0].pointer)
         self.faults = faults
 
 

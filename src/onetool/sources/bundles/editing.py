@@ -14,10 +14,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from onetool.core.mismatch import described
 from onetool.core.text import did_you_mean
 from onetool.database.documents import MAX_WAIT_S, Documents
 from onetool.http.definition import below
-from onetool.sources.bundles.errors import InvalidError, UnavailableError
+from onetool.sources.bundles.errors import InvalidError, UnavailableError, invalid_at
 from onetool.sources.bundles.model import ToolExample
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 from onetool.sources.bundles.service import BundleService, Shown
@@ -47,10 +48,10 @@ def copied(
     request = _checked_keys(data, COPY_KEYS)
     changes = request.pop("changes", {})
     if not isinstance(changes, Mapping):
-        raise InvalidError("/changes: expected a JSON object", "/changes")
+        raise invalid_at("/changes", f"expected an object, got {described(changes)}")
     for key in changes:
         if key in KEPT | SHOWN | {"slug", "version"}:
-            raise InvalidError(f"/changes/{key}: a copy can't change this key", below("/changes", key))
+            raise invalid_at(below("/changes", key), "a copy can't change this key")
     shown, _ = service.get_tool(*place, visibility=visibility)
     kept = service.store.tool(*place)
     content = {key: value for key, value in shown.items() if key not in KEPT | SHOWN | {"slug", "version", "source"}}
@@ -91,9 +92,7 @@ def switch_versions(service: BundleService, bundle_id: str, slug: str, data: Any
     else:
         switches = request.versions
         for version in switches.keys() - set(known):
-            raise InvalidError(
-                f"/versions: {slug!r} has no version {version!r}; it has {', '.join(known)}", "/versions"
-            )
+            raise invalid_at("/versions", f"{slug!r} has no version {version!r}; it has {', '.join(known)}")
     # Disable older versions before newer ones, and enable them after these, so that none takes over in between.
     order = sorted(switches, key=lambda version: known.index(version) * (1 if switches[version] else -1))
     for version in order:
@@ -116,15 +115,15 @@ def merged(value: Any, changes: Any) -> Any:
 
 def _checked_keys(data: Any, known: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(data, Mapping):
-        raise InvalidError("the body: expected a JSON object", "")
+        raise InvalidError(f"expected an object, got {described(data)}", "")
     checked: dict[str, Any] = {}
     for key, value in data.items():
         if key not in known:
             near = did_you_mean(key, known) or f"known: {', '.join(known)}"
-            raise InvalidError(f"{below('', key)}: there is no such key; {near}", below("", key))
+            raise invalid_at(below("", key), f"there is no such key; {near}")
         if (check := _CHECKS.get(key)) is not None:
             if not isinstance(value, str):
-                raise InvalidError(f"/{key}: expected a string", f"/{key}")
+                raise invalid_at(f"/{key}", f"expected a string, got {described(value)}")
             checked[key] = check(value, f"/{key}")
         else:
             checked[key] = value
@@ -173,7 +172,7 @@ class OwnExamples:
                 data = msgspec.json.encode({tool: items for tool, items in (lists | {tool: examples}).items() if items})
                 if len(data) > MAX_OWNER_BYTES:
                     why = f"your examples of all tools would exceed {MAX_OWNER_BYTES:,} bytes"
-                    raise InvalidError(f"/examples: {why}; remove or shorten some", "/examples")
+                    raise invalid_at("/examples", f"{why}; remove or shorten some")
                 held.write(data)
         except TimeoutError as error:
             raise UnavailableError(f"your examples can't be stored: {error.strerror}") from None

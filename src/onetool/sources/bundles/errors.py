@@ -13,6 +13,7 @@ BundleError
 from collections.abc import Mapping
 
 from onetool.core.errors import OneToolError
+from onetool.core.mismatch import place_of
 
 
 class BundleError(OneToolError):
@@ -30,6 +31,14 @@ class BundleError(OneToolError):
 class InvalidError(BundleError):
     def __init__(self, message: str, pointer: str | None = None, code: str = "invalid") -> None:
         super().__init__(message, code, pointer)
+        self.what = message  # without the place
+
+
+def invalid_at(pointer: str, what: str) -> InvalidError:
+    """Return the error for a mistake at a place of the data, with the place in words."""
+    error = InvalidError(f"{place_of(pointer)}: {what}" if pointer else what, pointer)
+    error.what = what
+    return error
 
 
 class NotFoundError(BundleError):

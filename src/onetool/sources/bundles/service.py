@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from onetool.core.call import DRAFT, ToolCall, ToolResult, ToolVersion, new_id
 from onetool.core.context import CallEvent, CallTool, Progress
+from onetool.core.mismatch import described
 from onetool.core.registry import SingleTool
 from onetool.core.spec import ToolSpec
 from onetool.core.work import check_wanted
 from onetool.http.definition import below
 from onetool.sources.bundles.derived import DerivedBundles
-from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoundError
+from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoundError, invalid_at
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, built_in_id, built_in_place, shown
 from onetool.sources.bundles.named import VERSION_SIGN, BundleTools
 from onetool.sources.bundles.names import check_id, check_slug, check_version
@@ -306,7 +307,7 @@ class BundleService:
         Raises a BundleError if the version doesn't exist, is disabled or has reached its limit.
         """
         if not isinstance(args, Mapping):
-            raise InvalidError("/args: expected an object", "/args")
+            raise invalid_at("/args", f"expected an object, got {described(args)}")
         call = ToolCall(new_id(), "", args, source, version=(bundle_id, slug, version))
         result = await self._call(call, allowed, progress)
         if result.error is not None:
@@ -426,15 +427,15 @@ class BundleService:
     def _switch(self, data: Any, item: Bundle | Tool | None) -> bool:
         """Return the `isEnabled` of a PATCH. Raises an error for any other key."""
         if not isinstance(data, Mapping):
-            raise InvalidError("the body: expected a JSON object with isEnabled", "")
+            raise InvalidError("expected a JSON object with isEnabled", "")
         for key in data:
             if key != "isEnabled":
                 if item is not None and item.is_built_in:
                     raise ForbiddenError(f"{key} can't be changed: it is built in, and only isEnabled can", "built_in")
-                raise InvalidError(f"{key}: PATCH can change only isEnabled", below("", key))
+                raise invalid_at(below("", key), "only isEnabled can be changed this way; PUT changes the rest")
         value = data.get("isEnabled")
         if not isinstance(value, bool):
-            raise InvalidError("/isEnabled: expected true or false", "/isEnabled")
+            raise invalid_at("/isEnabled", "expected true or false")
         return value
 
     def _why_disabled(self, tool: Tool) -> str | None:

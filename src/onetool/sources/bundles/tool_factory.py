@@ -12,12 +12,13 @@ from msgspec.structs import replace
 
 from onetool.core.context import current_call
 from onetool.core.errors import BadArguments, ToolFailure
+from onetool.core.mismatch import place_of
 from onetool.core.principal import current_principal
 from onetool.core.signature import call_text
 from onetool.core.spec import NO_PARAMETERS, Handler, ToolSpec, effect_of
 from onetool.core.text import did_you_mean
 from onetool.http.definition import HttpImpl, Request, ToolLimits, is_idempotent, total_seconds
-from onetool.sources.bundles.errors import ForbiddenError, InvalidError
+from onetool.sources.bundles.errors import ForbiddenError, invalid_at
 from onetool.sources.bundles.model import (
     PreProcessor,
     Tool,
@@ -188,26 +189,25 @@ class ToolFactory:
     def check(self, tool: ToolContent) -> None:
         """Raise InvalidError for a tool that could never run."""
         if tool.arg_schema.get("type", "object") != "object":
-            raise InvalidError('/argSchema/type: expected "object"', "/argSchema/type")
+            raise invalid_at("/argSchema/type", 'expected "object"')
         check_schemas(tool)
         for number, step in enumerate(tool.pre_processors):
             if mistake := self._runtime.check_pre_processor(step.code):
-                pointer = f"/preProcessors/{number}/code"
-                raise InvalidError(f"{pointer}: {mistake}", pointer)
+                raise invalid_at(f"/preProcessors/{number}/code", mistake)
         if tool.type == "http":
             try:
                 self._runtime.http_tool(http_of(tool), tool.arg_schema, limits_of(tool))
             except ValueError as error:
                 pointer = f"/httpImpl{getattr(error, 'pointer', None) or ''}"
-                raise InvalidError(f"{pointer}: {error}", pointer) from None
+                raise invalid_at(pointer, str(error)) from None
         elif tool.type == SCRIPT:
             names = _properties(tool)
             for name in names:
                 if not name.isidentifier() or iskeyword(name):
-                    message = f"/argSchema/properties: {name!r} is not a variable name, as scripts need"
-                    raise InvalidError(message, "/argSchema/properties")
+                    what = f"{name!r} is not a variable name, as scripts need"
+                    raise invalid_at("/argSchema/properties", what)
             if mistake := self._runtime.check_script(code_of(tool), names):
-                raise InvalidError(f"/scriptImpl/code: {mistake}", "/scriptImpl/code")
+                raise invalid_at("/scriptImpl/code", mistake)
         else:
             self._check_function(tool)
         function = (
@@ -319,21 +319,16 @@ class ToolFactory:
         target = self._runtime.function(name)
         if target is None:
             near = did_you_mean(name, self._runtime.functions()) or "`onetool tools list` shows all functions"
-            raise InvalidError(f"{pointer}: unknown function {name!r}; {near}", pointer)
+            raise invalid_at(pointer, f"unknown function {name!r}; {near}")
         known, required = target.order, set(target.input_schema.get("required") or ())
         if not tool.arg_schema:
             return  # the schema is inherited from the function
         for arg in _properties(tool):
             if arg not in known and not target.input_schema.get("additionalProperties"):
                 near = did_you_mean(arg, known) or f"its arguments are {', '.join(known) or 'none'}"
-                raise InvalidError(
-                    f"/argSchema/properties: {name} has no argument {arg!r}; {near}", "/argSchema/properties"
-                )
+                raise invalid_at("/argSchema/properties", f"{name} has no argument {arg!r}; {near}")
         if missing := sorted(required - set(tool.arg_schema.get("required") or ())):
-            raise InvalidError(
-                f"/argSchema/required: {name} requires {', '.join(missing)}; declare these as required",
-                "/argSchema/required",
-            )
+            raise invalid_at("/argSchema/required", f"{name} requires {', '.join(missing)}; declare these as required")
 
 
 def _http_hints(requests: Sequence[Request]) -> dict[str, Any]:
@@ -390,7 +385,7 @@ def _http_handler(tool: Tool, impl: HttpImpl, runtime: BundleRuntime, on_respons
 
 
 def _invalid_template(error: ValueError) -> ToolFailure:
-    return ToolFailure(f"invalid template: httpImpl{getattr(error, 'pointer', None) or ''}: {error}")
+    return ToolFailure(f"invalid template: {place_of('/httpImpl' + (getattr(error, 'pointer', None) or ''))}: {error}")
 
 
 def _script_handler(tool: Tool, runtime: BundleRuntime) -> Handler:

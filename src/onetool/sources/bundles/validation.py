@@ -1,85 +1,130 @@
-"""Validation of bundles and tools from users. Mistakes are reported with a JSON pointer."""
+"""Validation of bundles and tools from users. Mistakes are reported with their places."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Annotated, Any, TypeVar
+from itertools import chain
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec import inspect
 
 from onetool.core.errors import MAX_SHOWN_VALUE, SchemaError, cut
+from onetool.core.mismatch import TYPES, described, either, expected_types, type_of, violated_limit
 from onetool.core.redaction import SecretPlaces
 from onetool.core.schema import CompiledSchema, depth_of
 from onetool.core.text import MAX_NAME, did_you_mean
-from onetool.http.definition import ToolLimits
-from onetool.sources.bundles.errors import InvalidError
+from onetool.http.definition import ToolLimits, below
+from onetool.sources.bundles.errors import InvalidError, invalid_at
 from onetool.sources.bundles.model import IMPLS, BundleContent, ToolContent, ToolExample
 
 
-def unknown_key(shape: type, data: Any, path: Sequence[str], key: str) -> str:
-    """Return the message for an unknown key. `path` leads to the object with the key."""
-    structs = _structs(_at(shape, data, path)[0])
-    known = [
-        name for kind in structs for name in (kind.tag_field, *(field.encode_name for field in kind.fields)) if name
-    ]
-    near = did_you_mean(key, known) or (f"known: {', '.join(known)}" if known else None)
-    return f"there is no such key; {near}" if near else "there is no such key"
+class _Mismatch(NamedTuple):
+    path: tuple[str | int, ...]
+    what: str
 
 
-def wrong_value(shape: type, data: Any, path: Sequence[str]) -> str | None:
-    """Return the message for a value outside a fixed list, or None if the place has no fixed list."""
-    kinds, value = _at(shape, data, path)
-    values = [str(text) for kind in kinds if isinstance(kind, inspect.LiteralType) for text in kind.values]
-    if path and not values:  # or the value is the tag of a union
-        around = _structs(_at(shape, data, path[:-1])[0])
-        values = [str(kind.tag) for kind in around if kind.tag_field == path[-1]]
-    if not values:
+def _mismatch(kind: inspect.Type, value: Any, path: tuple[str | int, ...] = ()) -> _Mismatch | None:
+    """Return the first part of a value that doesn't fit its type."""
+    choices = _choices(kind)
+    if any(isinstance(choice, inspect.AnyType) for choice in choices):
         return None
-    near = did_you_mean(value, values) if isinstance(value, str) else None
-    text = f"{cut(repr(value), MAX_SHOWN_VALUE)} is not one of {', '.join(values)}"
+    literals = [one for choice in choices if isinstance(choice, inspect.LiteralType) for one in choice.values]
+    if value in literals:
+        return None
+    found = type_of(value)
+    fitting = [choice for choice in choices if found in _TAKEN.get(type(choice), ())]
+    if not fitting and literals and isinstance(value, str):
+        return _Mismatch(path, _not_one_of(value, map(str, literals)))
+    if not fitting:
+        kinds = {_TAKEN[type(choice)][0] for choice in choices if type(choice) in _TAKEN}
+        kinds |= {type_of(one) or "" for one in literals}
+        expected = expected_types(kinds)
+        if items := next((choice for choice in choices if isinstance(choice, _LISTS)), None):
+            expected = expected.replace(TYPES["array"], f"a list{_of_items(items.item_type)}")
+        return _Mismatch(path, f"expected {expected}, got {described(value)}")
+    if (broken := violated_limit(value, fitting[0])) is not None:
+        got = f", got {described(value)}" if found in ("integer", "number") else ""
+        return _Mismatch(path, f"must {broken}{got}")
+    if isinstance(fitting[0], inspect.StructType):
+        return _struct_mismatch(cast(list[inspect.StructType], fitting), value, path)
+    if isinstance(fitting[0], inspect.DictType):
+        checks = chain(
+            ((fitting[0].key_type, key, key) for key in value),
+            ((fitting[0].value_type, one, key) for key, one in value.items()),
+        )
+    elif isinstance(fitting[0], _LISTS):
+        checks = ((fitting[0].item_type, one, number) for number, one in enumerate(value))
+    else:
+        return None
+    return next((wrong for kind, one, step in checks if (wrong := _mismatch(kind, one, (*path, step)))), None)
+
+
+def _struct_mismatch(
+    structs: list[inspect.StructType], value: Mapping[str, Any], path: tuple[str | int, ...]
+) -> _Mismatch | None:
+    """Return the first part of an object that doesn't fit its struct, which its tag selects if there are several."""
+    struct, tag_key = structs[0], structs[0].tag_field
+    if tag_key is not None:
+        tags = {one.tag: one for one in structs}
+        if tag_key not in value:
+            return _Mismatch(path, f"`{tag_key}` is missing: expected {either(map(str, tags))}")
+        if value[tag_key] not in tags:
+            return _Mismatch((*path, tag_key), _not_one_of(value[tag_key], map(str, tags)))
+        struct = tags[value[tag_key]]
+    fields = {field.encode_name: field for field in struct.fields}
+    for key, one in value.items():
+        if key in fields:
+            if wrong := _mismatch(fields[key].type, one, (*path, key)):
+                return wrong
+        elif struct.forbid_unknown_fields and key != tag_key:
+            known = [name for name in (tag_key, *fields) if name]
+            near = did_you_mean(key, known) or (f"known: {', '.join(known)}" if known else None)
+            return _Mismatch((*path, key), f"there is no such key; {near}" if near else "there is no such key")
+    if missing := [name for name, field in fields.items() if field.required and name not in value]:
+        return _Mismatch(path, f"`{missing[0]}` is missing")
+    try:
+        msgspec.convert(value, struct.cls)
+    except msgspec.ValidationError as error:  # a rule about several fields
+        return _Mismatch(path, str(error).partition(" - at `")[0])
+    return None
+
+
+_LISTS = (inspect.ListType, inspect.VarTupleType)
+_TAKEN: dict[type[inspect.Type], tuple[str, ...]] = {  # the JSON types that a type takes; the first one describes it
+    inspect.StrType: ("string",),
+    inspect.IntType: ("integer",),
+    inspect.FloatType: ("number", "integer"),
+    inspect.BoolType: ("boolean",),
+    inspect.NoneType: ("null",),
+    inspect.ListType: ("array",),
+    inspect.VarTupleType: ("array",),
+    inspect.DictType: ("object",),
+    inspect.StructType: ("object",),
+}
+_ITEMS = {inspect.StrType: " of strings", inspect.IntType: " of numbers", inspect.FloatType: " of numbers"}
+_ITEMS |= {inspect.StructType: " of objects", inspect.DictType: " of objects"}
+
+
+def _choices(kind: inspect.Type) -> list[inspect.Type]:
+    """Return the types of a union."""
+    if isinstance(kind, inspect.Metadata):
+        return _choices(kind.type)
+    return [one for member in kind.types for one in _choices(member)] if isinstance(kind, inspect.UnionType) else [kind]
+
+
+def _of_items(kind: inspect.Type) -> str:
+    return _ITEMS.get(type(_choices(kind)[0]), "")
+
+
+def _not_one_of(value: Any, values: Iterable[str]) -> str:
+    known = list(values)
+    near = did_you_mean(value, known) if isinstance(value, str) else None
+    text = f"{_cut(value)} is not one of {', '.join(known)}"
     return f"{text}; {near}" if near else text
 
 
-def _at(shape: type, data: Any, path: Sequence[str]) -> tuple[list[inspect.Type], Any]:
-    """Return the possible types at a place, and its value."""
-    kinds = _kinds(inspect.type_info(shape), data)
-    for step in path:
-        if isinstance(data, Mapping):
-            data = data.get(step)
-        else:
-            is_item = (
-                isinstance(data, Sequence) and not isinstance(data, str) and step.isdigit() and int(step) < len(data)
-            )
-            data = data[int(step)] if is_item else None
-        inside: list[inspect.Type] = []
-        for kind in kinds:
-            if isinstance(kind, inspect.StructType):
-                inside += (field.type for field in kind.fields if field.encode_name == step)
-            elif isinstance(kind, inspect.DictType):
-                inside.append(kind.value_type)
-            elif isinstance(kind, inspect.ListType | inspect.VarTupleType):
-                inside.append(kind.item_type)
-        kinds = [choice for kind in inside for choice in _kinds(kind, data)]
-    return kinds, data
-
-
-def _kinds(kind: inspect.Type, data: Any) -> list[inspect.Type]:
-    """Return the types of a union, or only the type that the tag selects."""
-    if isinstance(kind, inspect.Metadata):
-        return _kinds(kind.type, data)
-    if not isinstance(kind, inspect.UnionType):
-        return [kind]
-    choices = [choice for member in kind.types for choice in _kinds(member, data)]
-    tagged = _structs(choices) if isinstance(data, Mapping) else []
-    selected: list[inspect.Type] = [
-        choice for choice in tagged if choice.tag is not None and data.get(choice.tag_field) == choice.tag
-    ]
-    return selected or choices
-
-
-def _structs(kinds: list[inspect.Type]) -> list[inspect.StructType]:
-    return [kind for kind in kinds if isinstance(kind, inspect.StructType)]
+def _cut(value: Any) -> str:
+    return cut(repr(value), MAX_SHOWN_VALUE)
 
 
 # Reading data from outside
@@ -97,9 +142,6 @@ SHOWN = frozenset(
     )
 )
 _STORE_FIELDS = KEPT | SHOWN
-
-_PATH = re.compile(r"\.([A-Za-z0-9_]+)|\[(\d+)\]|\[\.\.\.\]")
-_UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 
 MAX_EXAMPLE_BYTES = 16 * 1024  # bytes of JSON
 MAX_EXAMPLE_DEPTH = 100  # levels of the arguments; files have a few more
@@ -121,18 +163,17 @@ def read_tool(data: Any, slug: str, version: str) -> ToolContent:
     for key, expected in (("slug", slug), ("version", version)):
         if (value := data.pop(key, expected)) != expected:
             shown = cut(repr(value), MAX_SHOWN_VALUE)
-            raise InvalidError(f"{key}: expected {expected!r} as in the path, got {shown}", f"/{key}")
+            raise invalid_at(f"/{key}", f"expected {expected!r} as in the path, got {shown}")
     content = converted(data, ToolContent)
     key, shape = IMPLS[content.type]
     if data.get(key) is None:
-        raise InvalidError(f"{key} is missing: tools of type {content.type!r} need this key", f"/{key}")
+        raise invalid_at(f"/{key}", f"it is missing: tools of type {content.type!r} need it")
     for other, _ in IMPLS.values():
         if other != key and data.get(other) is not None:
-            raise InvalidError(f"{other} belongs to another type of tool than {content.type!r}", f"/{other}")
+            raise invalid_at(f"/{other}", f"it belongs to another type of tool than {content.type!r}")
     for number, step in enumerate(data.get("preProcessors") or ()):
         if "type" not in step:
-            pointer = f"/preProcessors/{number}/type"
-            raise InvalidError(f'{pointer} is missing: write "type": "script"', pointer)
+            raise invalid_at(f"/preProcessors/{number}/type", 'it is missing: write "type": "script"')
     _check_examples(content.examples)
     converted(data[key], shape, f"/{key}")
     if limits := data.get("limits"):
@@ -153,7 +194,7 @@ def refuse_secrets(examples: tuple[ToolExample, ...], schema: Mapping[str, Any])
         if (found := SecretPlaces(schema).first(example.args)) is not None:
             pointer = f"/examples/{number}/args{found}"
             why = "the schema marks it as secret (writeOnly, or format: password), and models see examples"
-            raise InvalidError(f"{pointer}: {why}: leave it out", pointer)
+            raise invalid_at(pointer, f"{why}: leave it out")
 
 
 def _check_examples(examples: tuple[ToolExample, ...]) -> None:
@@ -161,38 +202,31 @@ def _check_examples(examples: tuple[ToolExample, ...]) -> None:
     for number, example in enumerate(examples):
         if example.name in names:
             pointer = f"/examples/{number}/name"
-            raise InvalidError(
-                f"{pointer}: duplicate name of an example: {cut(example.name, MAX_SHOWN_VALUE)!r}", pointer
-            )
+            raise invalid_at(pointer, f"duplicate name of an example: {cut(example.name, MAX_SHOWN_VALUE)!r}")
         names.add(example.name)
         if depth_of(example.args, MAX_EXAMPLE_DEPTH) >= MAX_EXAMPLE_DEPTH:
             pointer = f"/examples/{number}/args"
-            raise InvalidError(f"{pointer}: nested deeper than {MAX_EXAMPLE_DEPTH} levels", pointer)
+            raise invalid_at(pointer, f"nested deeper than {MAX_EXAMPLE_DEPTH} levels")
         if len(msgspec.json.encode(example)) > MAX_EXAMPLE_BYTES:
             pointer = f"/examples/{number}"
-            raise InvalidError(f"{pointer}: larger than {MAX_EXAMPLE_BYTES:,} bytes", pointer)
+            raise invalid_at(pointer, f"larger than {MAX_EXAMPLE_BYTES:,} bytes")
 
 
-def converted(data: Any, shape: type[T], below: str = "") -> T:
-    """Convert data to the struct. Raises InvalidError with the possible values, and a pointer to the first mismatch."""
+def converted(data: Any, shape: type[T], at: str = "") -> T:
+    """Convert data to the struct. Raises InvalidError with the first mistake, and its place."""
     try:
         return msgspec.convert(data, shape)
-    except (msgspec.ValidationError, RecursionError) as error:
-        message, _, place = str(error).partition(" - at `")
-        path = [name or number or "-" for name, number in _PATH.findall(place)]
-        pointer = below + "".join(f"/{step}" for step in path)
-        if match := _UNKNOWN.search(message):
-            key = cut(match[1], MAX_NAME)
-            pointer = f"{pointer}/{key}"
-            raise InvalidError(f"{pointer}: {unknown_key(shape, data, path, key)}", pointer) from None
-        text = wrong_value(shape, data, path) if message.startswith("Invalid ") else None
-        text = text or message[:1].lower() + cut(message[1:], MAX_NAME)
-        raise InvalidError(f"{pointer or 'the body'}: {text}", pointer) from None
+    except msgspec.ValidationError as error:
+        wrong = _mismatch(inspect.type_info(shape), data)
+        path, what = wrong or ((), str(error))
+    except RecursionError:
+        path, what = (), "it is nested too deep"
+    raise invalid_at(at + "".join(below("", cut(str(step), MAX_NAME)) for step in path), what)
 
 
 def _without(data: Any, keys: frozenset[str]) -> dict[str, Any]:
     if not isinstance(data, Mapping):
-        raise InvalidError("the body: expected a JSON object", "")
+        raise InvalidError(f"expected an object, got {described(data)}", "")
     return {key: value for key, value in data.items() if key not in keys}
 
 
@@ -209,7 +243,7 @@ def check_schemas(tool: ToolContent) -> None:
         try:
             schema_cost(schema, closed)
         except SchemaError as error:
-            raise InvalidError(f"{pointer}: {error}", pointer) from None
+            raise invalid_at(pointer, f"{error}") from None
 
 
 def schema_cost(schema: dict[str, Any], closed: bool) -> int:

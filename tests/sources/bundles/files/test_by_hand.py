@@ -150,7 +150,7 @@ BROKEN = {
     "no slug": ('{"type": "script", "version": "1"}', "/slug is missing"),
     "a number as its version": (json.dumps(BY_HAND | {"version": 1}), 'quotes around it: "1"'),
     "a slug that may not be": (json.dumps(BY_HAND | {"slug": "a_b"}), "a_b"),
-    "no schema": (json.dumps(BY_HAND | {"argSchema": {"type": "nonsense"}}), "/argSchema"),
+    "no schema": (json.dumps(BY_HAND | {"argSchema": {"type": "nonsense"}}), "argSchema: "),
     "no id": (json.dumps(BY_HAND | {"id": "x"}), "UUIDv7"),
     "no time": (json.dumps(BY_HAND | {"createdAt": "yesterday"}), "/createdAt"),
     "an unknown key": (json.dumps(BY_HAND | {"descripton": ""}), "description"),
@@ -479,4 +479,4 @@ def test_schemas_that_many_tools_share_are_compiled_once(store, folder, monkeypa
         (folder / "many" / "tools" / f"{number}.json").write_text(text)
     assert len(store.tools()) == 8
     assert len([one for one in compiled if "nonsense" not in str(one)]) == 3
-    assert sum("/argSchema" in reason for reason in reasons(store).values()) == 4
+    assert sum("argSchema: " in reason for reason in reasons(store).values()) == 4

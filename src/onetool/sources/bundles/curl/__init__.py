@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from onetool.core.mismatch import place_of
 from onetool.http.definition import Method
 from onetool.http.errors import RequestRefusedError
 from onetool.http.files import FILE_TIMEOUT_MS, MAX_FILE_BYTES
@@ -103,7 +104,9 @@ class _Converter:
         try:
             http_tool_of(tool)
         except TemplateError as error:
-            raise InvalidError(f"the command can't be converted into a tool: {error} ({error.pointer})") from None
+            raise InvalidError(
+                f"the command can't be converted into a tool: {place_of(error.pointer)}: {error}"
+            ) from None
         return FromCurl(slug, tool, [self._host], self._secrets.found, self._notes)
 
     # URL

@@ -17,7 +17,7 @@ import msgspec
 from onetool.core.json_data import StrictJsonError, no_constant, unique
 from onetool.core.schema import depth_of
 from onetool.core.text import LAST_SECOND
-from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, OutdatedError
+from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, OutdatedError, invalid_at
 from onetool.sources.bundles.files.disk import MAX_FILE_BYTES
 from onetool.sources.bundles.model import OMITTED_IF_EMPTY, SCHEMA_VERSION, Bundle, Tool, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
@@ -89,9 +89,9 @@ def check_format(data: Mapping[str, Any]) -> None:
     if version.isascii() and version.isdigit() and int(version[:9]) > int(SCHEMA_VERSION):
         what = f"version {version[:9]} is not supported, only versions up to {SCHEMA_VERSION}"
         update = "the file was written by a newer OneTool: update this one"
-        raise InvalidError(f"/schemaVersion: {what}; {update}", "/schemaVersion")
-    message = f"/schemaVersion: unknown version {version!r:.40}; the current version is {SCHEMA_VERSION!r}"
-    raise InvalidError(message, "/schemaVersion")
+        raise invalid_at("/schemaVersion", f"{what}; {update}")
+    what = f"unknown version {version!r:.40}; the current version is {SCHEMA_VERSION!r}"
+    raise invalid_at("/schemaVersion", what)
 
 
 # Texts of files
@@ -249,9 +249,9 @@ def _read_plain(text: bytes) -> Any:
 def _name(data: Mapping[str, Any], key: str) -> str:
     name = data.get(key)
     if name is None:
-        raise InvalidError(f"/{key} is missing: a tool's file must have a slug and a version", f"/{key}")
+        raise invalid_at(f"/{key}", "it is missing: a tool's file must have a slug and a version")
     if not isinstance(name, str):
-        raise InvalidError(f'/{key}: expected a string; put quotes around it: "{name}"', f"/{key}")
+        raise invalid_at(f"/{key}", f'expected a string; put quotes around it: "{name}"')
     return name
 
 
@@ -260,7 +260,7 @@ def _id(data: Mapping[str, Any], otherwise: str) -> str:
     if id is None:
         return derived_id(otherwise)
     if not isinstance(id, str):
-        raise InvalidError("/id: expected a string", "/id")
+        raise invalid_at("/id", "expected a string")
     return check_id(id)
 
 
@@ -298,7 +298,7 @@ def _time(text: Any, pointer: str) -> str:
     try:
         return _normalized_time(text)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidError(f"{pointer}: {text!r:.60} is not a time such as 2026-11-15T16:00:00.000Z", pointer) from None
+        raise invalid_at(pointer, f"{text!r:.60} is not a time such as 2026-11-15T16:00:00.000Z") from None
 
 
 @lru_cache(256)  # bundles imported together share their times

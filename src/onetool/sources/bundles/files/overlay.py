@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.errors import InvalidError, invalid_at
 from onetool.sources.bundles.files.disk import MAX_FILE_BYTES
 from onetool.sources.bundles.files.form import check_format, parsed
 from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool, ToolExample
@@ -36,7 +36,7 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
         found = {**self.examples, tool_key(bundle, tool): examples}
         if examples and len(msgspec.json.encode(found)) > MAX_EXAMPLE_BYTES:
             what = f"all examples of built-in and derived tools would exceed {MAX_EXAMPLE_BYTES:,} bytes"
-            raise InvalidError(f"/examples: {what}; remove or shorten some", "/examples")
+            raise invalid_at("/examples", f"{what}; remove or shorten some")
         return msgspec.structs.replace(self, examples={key: one for key, one in sorted(found.items()) if one})
 
     def bundle(self, bundle: Bundle) -> Bundle:
