@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from onetool.core.call import Caller, current_caller
-from onetool.core.context import Progress, begin_span, current_call
+from onetool.core.context import begin_span, current_call
 from onetool.core.errors import ToolFailure
 from onetool.core.trace import Span
 from onetool.http.errors import AuthError as AuthError
@@ -56,15 +56,14 @@ LATE_SECONDS = 10.0  # seconds during which messages may still belong to a cance
 class UpstreamCall:
     """A pending call. Created on the caller's loop, used on the servers' loop."""
 
-    def __init__(self, progress: Progress | None = None) -> None:
-        """Create the call. `progress` replaces the progress callback of the running call."""
+    def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()  # contains the running call
         self._limit: asyncio.Timeout | None = None
         call = current_call.get()
         self.caller: Caller | None = current_caller.get()
         self.peer: object = getattr(self.caller, "peer", self.caller)  # the client, if known
-        self.progress = progress or (None if call is None or call.progress is None else self._report)
+        self.progress = None if call is None or call.progress is None else self._report
         self.is_retry = False
         self.failure = TransportFailure()
         self._questions = 0  # pending questions to the caller
