@@ -69,15 +69,15 @@ class SharedWindows:
         self._sweep_at = monotonic()
         self._threads: ThreadPoolExecutor | None = None
 
-    def take(self, name: str, limit: int, seconds: float, *, counts: bool = True) -> WindowCount:
-        """Count one event, unless the window is full. Without `counts`, only check."""
+    def take(self, name: str, limit: int, seconds: float) -> WindowCount:
+        """Count one event, unless the window is full."""
         key = f"{name} in {seconds:g} s"
         if (refused := self._refused(key, limit)) is not None:
             return refused
         if (database := self._database) is not None and monotonic() >= self._alone_until:
             try:
                 counted = database.write(
-                    lambda work: _count(work, database.clock, key, limit, seconds, counts), max_wait=CALL_WAIT_S
+                    lambda work: _count(work, database.clock, key, limit, seconds), max_wait=CALL_WAIT_S
                 )
             except DatabaseError as error:
                 self._count_alone(error)
@@ -87,11 +87,11 @@ class SharedWindows:
                         if len(self._full) >= MAX_OWN:
                             self._full.clear()
                         self._full[key] = _Full(limit, monotonic() + counted.wait)
-                elif counts:
+                else:
                     self._take_own(key, math.inf, seconds)
                 self._sweep(database)
                 return counted
-        return self._take_share(key, limit, seconds, counts)
+        return self._take_share(key, limit, seconds)
 
     async def take_async(self, name: str, limit: int, seconds: float) -> WindowCount:
         """Count like `take`, on an event loop. A slow database counts as unavailable."""
@@ -108,7 +108,7 @@ class SharedWindows:
             except TimeoutError:
                 work.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieves the exception
                 self._count_alone(None)
-        return self._take_share(key, limit, seconds, True)
+        return self._take_share(key, limit, seconds)
 
     # Without the database
 
@@ -119,10 +119,10 @@ class SharedWindows:
             return None
         return WindowCount(wait, full.limit, wait)
 
-    def _take_share(self, key: str, limit: int, seconds: float, counts: bool) -> WindowCount:
-        return self._take_own(key, max(1, limit // max(1, self._replicas())), seconds, counts=counts)
+    def _take_share(self, key: str, limit: int, seconds: float) -> WindowCount:
+        return self._take_own(key, max(1, limit // max(1, self._replicas())), seconds)
 
-    def _take_own(self, key: str, limit: float, seconds: float, *, counts: bool = True) -> WindowCount:
+    def _take_own(self, key: str, limit: float, seconds: float) -> WindowCount:
         with self._lock:
             window = self._own.get(key)
             if window is None:
@@ -131,7 +131,7 @@ class SharedWindows:
                     self._own.popitem(last=False)
             self._own.move_to_end(key)
             now = monotonic()
-            wait = window.take(now, limit) if counts else window.wait_for(now, limit)
+            wait = window.take(now, limit)
             return WindowCount(wait, window.count, window.next_free(now))
 
     def _count_alone(self, error: DatabaseError | None) -> None:
@@ -152,7 +152,7 @@ class SharedWindows:
             log.debug("old rates can't be deleted: %s", error)
 
 
-def _count(work: Transaction, clock: str, key: str, limit: int, seconds: float, counts: bool) -> WindowCount:
+def _count(work: Transaction, clock: str, key: str, limit: int, seconds: float) -> WindowCount:
     parts, now = work.execute(_LOCK.format(clock=clock), (key,))[0]
     counted: list[tuple[int, int]] = []
     with suppress(msgspec.MsgspecError):
@@ -160,8 +160,8 @@ def _count(work: Transaction, clock: str, key: str, limit: int, seconds: float, 
     # Ignore invalid parts, so that a damaged row does not lock anyone out.
     last = int(now / (seconds / PARTS)) + 1
     window = RateWindow(seconds, [(part, count) for part, count in counted if part <= last and count > 0])
-    wait = window.take(now, limit) if counts else window.wait_for(now, limit)
-    if counts and wait is None:
+    wait = window.take(now, limit)
+    if wait is None:
         sql = "UPDATE rates SET parts = %s, until = %s WHERE name = %s"
         work.execute(sql, (msgspec.json.encode(window.parts).decode(), now + 2 * seconds, key))
     return WindowCount(wait, window.count, window.next_free(now))

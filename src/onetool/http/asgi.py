@@ -8,7 +8,6 @@ data as JSON.
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from contextvars import ContextVar
-from ipaddress import IPv6Address, ip_address
 from math import isfinite
 from typing import Any
 
@@ -41,7 +40,6 @@ UNLOGGED = "unlogged"  # in scope["log"]: this request has no line in the logs
 CLUSTER_PATH = "/cluster"  # this path and all paths below it are for other replicas only
 BARE_PREFIX = "onetool.bare_prefix"  # in the scope: the path is the prefix of a mount without its trailing slash
 
-IPV6_NETWORK = 64  # bits: a client has at least one network of this size
 MAX_BITS = 14_000  # of an integer: Python refuses to write longer ones in decimal
 
 current_scope: ContextVar[Scope | None] = ContextVar("onetool_current_scope", default=None)  # in a cluster only
@@ -108,20 +106,6 @@ def takes_gzip(head: Head) -> bool:
     """Return whether Accept-Encoding allows gzip, by name or by `*`."""
     found = read_weights(head.get(b"accept-encoding", b""))
     return found.get("gzip", found.get("*", 0.0)) > 0
-
-
-def client_network(scope: Scope) -> str:
-    """Return the client's IPv4 address or IPv6 network. Behind a proxy, all clients have the proxy's address."""
-    client = scope.get("client")
-    text = str(client[0]).partition("%")[0] if client else ""
-    try:
-        address = ip_address(text)
-    except ValueError:
-        return text
-    if not isinstance(address, IPv6Address):
-        return text
-    mapped = address.ipv4_mapped
-    return str(mapped) if mapped else f"{int(address) >> (128 - IPV6_NETWORK):x}"
 
 
 async def read_body(receive: Receive) -> bytes | None:

@@ -100,12 +100,11 @@ def test_a_link_works_for_ten_minutes(server):
 
 
 @pytest.mark.attack("the page")
-def test_guesses_are_limited_as_those_of_tokens_and_keep_no_owner_out(serve):
+def test_guesses_open_nothing_and_keep_no_owner_out(serve):
     server = serve()
     key = new_key(server)
     guesses = [use(server, key[:-1] + ("A" if key[-1] != "A" else "B")) for _ in range(11)]
-    assert [one.status for one in guesses] == [401] * 10 + [429]
-    assert int(guesses[-1].headers["retry-after"]) > 0
+    assert [one.status for one in guesses] == [401] * 11
     assert use(server, key).status == 200
 
 

@@ -10,20 +10,17 @@ There is no cookie, so browsers add no credentials that another page could misus
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
-from onetool.config.model import OWN_TOKEN
 from onetool.core.principal import OWNER, Principal, Rate
 from onetool.core.text import utc_text
 from onetool.database import DatabaseError
-from onetool.http.asgi import HEAD, HttpError, Receive, Scope, Send, client_network, read_body, respond
+from onetool.http.asgi import HEAD, HttpError, Receive, Scope, Send, read_body, respond
 from onetool.http.definition import TOOL_HEADER
 from onetool.interfaces.http.credentials import CHALLENGE, bearer
 from onetool.interfaces.http.login_sessions import LoginSession, LoginSessions, SessionNotEndedError
@@ -36,13 +33,11 @@ if TYPE_CHECKING:
 
 LOGIN_PATH = "/login"
 LOGIN_METHODS = ("GET", "HEAD", "POST", "DELETE")
-WINDOW_S = 60.0
 SIGN_INS = Rate(100, 600)  # of one token; bounds the list of ended sessions
-MAX_WRONG = 10  # wrong tokens in this time from one address …
-MAX_WRONG_IN_ALL = 100  # … and from all addresses
 MAX_BODY = 4096  # bytes: anybody may send a body
 NO_STORE = (b"cache-control", b"no-store")
 BAD_BODY = 'The body must be {"token": "…"}, or {"key": "…"} with the key of a link, in JSON.'
+UNKNOWN = "Invalid token. Use http.token of the server's config, or a token created with `onetool tokens add`."
 DEAD_LINK = "This link was used, has expired, or is for another server. `onetool page` prints a new one."
 
 
@@ -60,57 +55,6 @@ class LoginRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return "LoginRequest(***)"
 
 
-class WrongTokens:
-    """A counter of recent wrong tokens. Tokens over the limit are refused unchecked and not counted."""
-
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        self._all: deque[tuple[float, str]] = deque()  # never more than MAX_WRONG_IN_ALL
-
-    async def check(self, address: str) -> None:
-        """Raise HttpError if there were too many wrong tokens."""
-        oldest = self._clock() - WINDOW_S
-        while self._all and self._all[0][0] <= oldest:
-            self._all.popleft()
-        times = [time for time, one in self._all if one == address]
-        over = times[0] if len(times) >= MAX_WRONG else None
-        if len(self._all) >= MAX_WRONG_IN_ALL:
-            over = max(self._all[0][0], over or 0.0)
-        if over is not None:
-            raise _too_many(over - oldest)
-
-    async def add(self, address: str) -> None:
-        self._all.append((self._clock(), address))
-
-
-class SharedWrongTokens:
-    """A counter of wrong tokens shared with other processes, in a database."""
-
-    def __init__(self, windows: "SharedWindows") -> None:
-        self._windows = windows
-
-    async def check(self, address: str) -> None:
-        """Raise HttpError if there were too many wrong tokens."""
-        for name, most in _counts(address):
-            found = await asyncio.to_thread(self._windows.take, name, most, WINDOW_S, counts=False)
-            if found.wait is not None:
-                raise _too_many(found.wait)
-
-    async def add(self, address: str) -> None:
-        for name, most in _counts(address):
-            await self._windows.take_async(name, most, WINDOW_S)
-
-
-def _counts(address: str) -> tuple[tuple[str, int], ...]:
-    return ((f"wrong tokens of {address}", MAX_WRONG), ("wrong tokens", MAX_WRONG_IN_ALL))
-
-
-def _too_many(seconds: float) -> HttpError:
-    wait = max(1, math.ceil(seconds))
-    message = f"Too many wrong tokens; try again in {wait} s."
-    return HttpError(429, "too_many", message, [(b"retry-after", b"%d" % wait), NO_STORE])
-
-
 class LoginApp:
     """The ASGI app. `rules` returns the current access rules."""
 
@@ -120,8 +64,6 @@ class LoginApp:
         """Serve the route. `windows` counts sign-ins together with other processes; None means only in this process."""
         self._rules = rules
         self._sessions = sessions
-        self._wrong = WrongTokens() if windows is None else SharedWrongTokens(windows)
-        self._guessing = asyncio.Lock()  # one guess at a time: concurrent guesses would pass the check uncounted
         self._signed_in = RequestRates() if windows is None else SharedRates(windows, "sign-ins")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -150,7 +92,9 @@ class LoginApp:
         if given is None or given.token is None:
             raise HttpError(400, "bad_request", BAD_BODY, [NO_STORE])
         token = given.token.strip().encode()
-        principal = await self._owner_of(rules, token, client_network(scope))
+        if (principal := rules.credentials.find_token(token)) is None:
+            rules.credentials.require_current()
+            raise HttpError(401, "unauthorized", UNKNOWN, [CHALLENGE, NO_STORE])
         if (wait := await self._signed_in.check_async(replace(principal, rate=SIGN_INS))) is not None:
             message = f"{principal.name} has signed in too often; try again in {math.ceil(wait)} s."
             raise HttpError(429, "too_many", message, [(b"retry-after", b"%d" % math.ceil(wait)), NO_STORE])
@@ -163,44 +107,17 @@ class LoginApp:
         return {"session": text, "expiresAt": utc_text(session.expires), **_who(principal)}
 
     async def _open_link(self, rules: AccessRules, key: str, scope: Scope) -> dict[str, Any]:
-        """Start a session of the owner. Keys are random, so wrong guesses by others don't lock the owner out."""
+        """Start a session of the owner."""
         try:
             started = await asyncio.to_thread(rules.credentials.open_link, key)
         except (DatabaseError, TimeoutError):
             message = "Links can't be checked now, because the state can't be used. `onetool check` says why."
             raise HttpError(503, "state_unavailable", message, [NO_STORE]) from None
         if started is None:
-            address = client_network(scope)
-            async with self._guessing:
-                await self._wrong.check(address)
-                await self._wrong.add(address)
             raise HttpError(401, "unauthorized", DEAD_LINK, [CHALLENGE, NO_STORE])
         principal = scope[SIGNED_IN] = rules.credentials.capped(OWNER)
         text, session = started
         return {"session": text, "expiresAt": utc_text(session.expires), **_who(principal)}
-
-    async def _owner_of(self, rules: AccessRules, token: bytes, address: str) -> Principal:
-        """Return the owner of a token. Raises HttpError for a wrong token, and after too many wrong ones.
-
-        Named tokens are random, so wrong guesses by others don't lock their owners out. `http.token` may be chosen by a
-        user: right or wrong, it waits until the limits allow another guess.
-        """
-        refused, principal = None, None
-        try:
-            principal = rules.credentials.find_token(token)
-        except HttpError as error:
-            refused = error
-        if principal is not None and principal.name != OWN_TOKEN:
-            return principal
-        async with self._guessing:
-            await self._wrong.check(address)
-            if principal is not None:
-                return principal
-            if refused is None:
-                rules.credentials.require_current()
-            await self._wrong.add(address)
-        message = "Invalid token. Use http.token of the server's config, or a token created with `onetool tokens add`."
-        raise refused or HttpError(401, "unauthorized", message, [CHALLENGE, NO_STORE])
 
     async def _sign_out(self, rules: AccessRules, authorization: bytes | None, scope: Scope, send: Send) -> None:
         session = _session(rules, authorization)
