@@ -846,7 +846,7 @@ def test_pre_processors_change_the_arguments_before_validation(api):
             "/preProcessors/1/code",
             "",
         ),
-        ({"type": "script", "code": "args"}, "/preProcessors", "array"),
+        ({"type": "script", "code": "args"}, "/preProcessors", "a list of objects"),
         (["args"], "/preProcessors/0", "object"),
     ],
 )

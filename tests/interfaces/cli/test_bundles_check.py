@@ -115,4 +115,4 @@ def test_a_pre_processor_that_can_not_run_is_an_error(put, tmp_path):
     steps = [{"type": "script", "code": "args +"}]
     put("say", type="python", argSchema=MESSAGE, pythonImpl={"func": "tools.echo"}, preProcessors=steps)
     [told] = found(tmp_path).values()
-    assert "/preProcessors/0/code" in told
+    assert "preProcessors[0].code: " in told

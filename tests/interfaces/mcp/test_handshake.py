@@ -61,9 +61,9 @@ def test_a_handshake_that_is_none_is_refused_and_the_next_one_works(stranger):
     peer = stranger()
     for params, words in (
         ({}, "params.protocolVersion is missing: initialize needs it"),
-        ({"protocolVersion": 7}, "params.protocolVersion: expected a string"),
-        ({"protocolVersion": OLD, "capabilities": []}, "params.capabilities: expected an object"),
-        ({"protocolVersion": OLD, "clientInfo": "me"}, "params.clientInfo: expected an object"),
+        ({"protocolVersion": 7}, "params.protocolVersion: expected a string, got the number 7"),
+        ({"protocolVersion": OLD, "capabilities": []}, "params.capabilities: expected an object, got an empty list"),
+        ({"protocolVersion": OLD, "clientInfo": "me"}, "params.clientInfo: expected an object, got the string 'me'"),
     ):
         refused = peer.error("initialize", params)
         assert (refused["code"], refused["message"]) == (-32602, words)

@@ -192,9 +192,9 @@ def test_an_unknown_tool_is_an_error_that_names_the_likely_one(peer):
     ("params", "words"),
     [
         ({}, "params.name is missing: tools/call needs it"),
-        ({"name": 7}, "params.name: expected a string"),
-        ({"name": "plus", "arguments": [1]}, "params.arguments: expected an object"),
-        ({"name": "plus", "arguments": "a"}, "params.arguments: expected an object"),
+        ({"name": 7}, "params.name: expected a string, got the number 7"),
+        ({"name": "plus", "arguments": [1]}, "params.arguments: expected an object, got a list of 1 item"),
+        ({"name": "plus", "arguments": "a"}, "params.arguments: expected an object, got the string 'a'"),
     ],
 )
 def test_params_that_are_none_are_told(shared_peers, params, words):
