@@ -256,7 +256,10 @@ def test_many_tools_come_in_pages(many, stdio_peer, serve):
                 -32602,
                 "Invalid params.cursor: begin again without it",
             ), cursor
-        assert peer.error("tools/list", {"cursor": 1000})["message"] == "params.cursor: expected a string, got the number 1000"
+        assert (
+            peer.error("tools/list", {"cursor": 1000})["message"]
+            == "params.cursor: expected a string, got the number 1000"
+        )
 
 
 def test_run_stays_one_small_tool(many, stdio_peer):
