@@ -58,6 +58,8 @@ def test_others_go_on_when_one_is_killed(balanced):
 def test_changes_are_refused_while_postgres_is_stopped_and_all_else_goes_on(balanced, postgres):
     three, balancer = balanced
     assert put(balancer.url, BUNDLE).status_code in (200, 201)
+    for one in three:  # a replica that has not read it yet would answer 503
+        assert httpx.get(f"{one.url}/tools/bundles/{BUNDLE}", timeout=30).status_code == 200
     with Load(balancer.url) as load:
         load.more()
         postgres.stop()
