@@ -125,7 +125,7 @@ def test_wrong_kinds_in_two_files(mistakes: Callable[..., tuple[Mistake, ...]], 
     found = mistakes("include: [b.yaml]\ntools: [1]\naliases: {a: b}\nservers: {a: {command: x}}\n")
     assert [(mistake.key, mistake.message) for mistake in found] == [
         ("tools", "expected a list, got the number 5"),
-        ("aliases", "expected a mapping, got a list"),
+        ("aliases", "expected a mapping, got a list of 1 item"),
     ]
 
 

@@ -98,7 +98,11 @@ def test_mistakes_in_a_mapping(mistake: OneMistake) -> None:
 
 def test_secrets_must_be_a_file_or_a_mapping(mistake: OneMistake) -> None:
     found = mistake("secrets: [a]\n")
-    assert (found.line, found.key, found.message) == (1, "secrets", "expected a path or a mapping, got a list")
+    assert (found.line, found.key, found.message) == (
+        1,
+        "secrets",
+        "expected a path or a mapping, got a list of 1 item",
+    )
 
 
 def test_a_trap_in_a_secret_is_no_warning(load: Load, write: Write) -> None:

@@ -92,7 +92,7 @@ def test_syntax_errors_become_one_mistake(mistake: Callable[..., Mistake], tmp_p
 
 
 @pytest.mark.parametrize(
-    ("text", "got"), [("- a\n", "a list"), ("hello\n", "the string 'hello'"), ("5\n", "the number 5")]
+    ("text", "got"), [("- a\n", "a list of 1 item"), ("hello\n", "the string 'hello'"), ("5\n", "the number 5")]
 )
 def test_a_config_is_a_mapping(text: str, got: str, mistake: Callable[..., Mistake]) -> None:
     assert mistake(text).message == f"expected a mapping, got {got}"
