@@ -13,7 +13,7 @@ servers      other people's servers behind us, beside the SDK's client and FastM
 bundles      the store and REST with 100 and 10,000 tools, and invoke beside FastMCP; takes about four minutes
 openapi      importing a large OpenAPI document, beside FastMCP; needs `make openapi`
 scale        10,000 and 100,000 tools in bundles beside what we aim at; takes about ten minutes
-cluster      three replicas on one PostgreSQL: CPU of a call, forwarding, how soon a change is everywhere
+cluster      three replicas on one PostgreSQL: CPU of a call, an answer elsewhere, how soon a change is everywhere
 page         the page in a real browser with 10,000 tools, and what it adds to a server that nobody visits
 ask          `ask` to its first request, beside the official SDKs; tokens of a task with 10, 100 and 527 tools
 tokens       menus, and tasks of two calls over 527 real tools, beside FastMCP's search and code mode

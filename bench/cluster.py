@@ -1,5 +1,5 @@
-"""Replicas on one PostgreSQL: CPU for a request with 1, 2 and 3 of them, forwarding, how soon all find a new tool, and
-how many statements the database gets.
+"""Replicas on one PostgreSQL: CPU for a request with 1, 2 and 3 of them, a task read at another one, how soon all find
+a new tool, and how many statements the database gets.
 
 Each replica gets the same load, whatever their number. The database, the replicas and the load share this machine's
 cores, so CPU time is measured, and not requests a second.
@@ -65,7 +65,7 @@ def _measured(folder: Path, server: PostgresServer, stack: ExitStack) -> Iterato
     for one in (*replicas, *apart):
         stack.enter_context(one)
     yield from _calls(replicas, apart)
-    yield from _forwarding(replicas[0], replicas[1])
+    yield from _answering(replicas[0], replicas[1])
     yield from _visible(replicas[0], replicas[1])
     for one in apart:
         one.stop()
@@ -125,7 +125,7 @@ class Replica:
         (folder / "idle.py").write_text(PACK)
         self._config = folder / "onetool.yaml"
         self._config.write_text(
-            f'database: {database}\ncluster: {{address: "127.0.0.1:{self.port}", key: {KEY}}}\n'
+            f"database: {database}\ncluster: {{key: {KEY}}}\n"
             f"http: {{port: {self.port}, token: {TOKEN}}}\npacks: [idle.py]\n"
         )
         self._environment = {**os.environ, "ONETOOL_HOME": str(folder / "home")}
@@ -184,13 +184,13 @@ async def _steady(url: str) -> int:
     return done
 
 
-def _forwarding(owner: Replica, other: Replica) -> Iterator[Row]:
-    """Requests about a task: at the replica that runs it, and at another one, which forwards them."""
-    direct, forwarded = [], []
+def _answering(owner: Replica, other: Replica) -> Iterator[Row]:
+    """Requests about a task: at the replica that runs it, and at another one, which reads its row."""
+    direct, elsewhere = [], []
     with httpx.Client(headers=BEARER, timeout=PATIENCE_S) as client:
         task = _task(owner)
         for _ in range(ROUNDS):
-            for one, times in ((owner, direct), (other, forwarded)):
+            for one, times in ((owner, direct), (other, elsewhere)):
                 before = owner.cpu() + other.cpu()
                 for _ in range(REQUESTS):
                     message, headers = _message("tasks/get", taskId=task), _headers("tasks/get", task)
@@ -199,9 +199,9 @@ def _forwarding(owner: Replica, other: Replica) -> Iterator[Row]:
                         raise RuntimeError(answer.text[:300])
                 times.append((owner.cpu() + other.cpu() - before) / REQUESTS)
     yield row(
-        "CPU for a request that another replica forwards",
+        "CPU for a request that comes to another replica",
         "ms",
-        {OURS: forwarded, "at its owner": direct},
+        {OURS: elsewhere, "at its owner": direct},
         floors=["at its owner"],
         aim="0.2 ms more",
     )

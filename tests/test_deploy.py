@@ -24,7 +24,6 @@ DEPLOY = ROOT / "deploy"
 CONFIG = DEPLOY / "onetool.yaml"
 VARIABLES = {
     "DATABASE_URL": "postgresql://onetool:password@postgres/onetool",
-    "REPLICA_ADDRESS": "replica-1:8765",
     "CLUSTER_KEY": "0123456789abcdef" * 4,
     "ONETOOL_TOKEN": "fedcba9876543210" * 4,
 }
@@ -38,7 +37,7 @@ def compose():
 def test_the_config_loads_with_its_variables_and_with_no_fewer():
     config = load_config(CONFIG, env=VARIABLES)
     assert (str(config.database), str(config.http.token)) == (VARIABLES["DATABASE_URL"], VARIABLES["ONETOOL_TOKEN"])
-    assert (config.cluster.address, config.http.host) == ("replica-1:8765", "0.0.0.0")
+    assert config.http.host == "0.0.0.0"
     assert config.warnings == ()
     for name in VARIABLES:
         with pytest.raises(ConfigError, match=name):
@@ -46,12 +45,10 @@ def test_the_config_loads_with_its_variables_and_with_no_fewer():
 
 
 def test_the_services_have_what_the_config_takes(compose):
-    """Each replica has an address of its own, by which the balancer and the others reach it."""
     replicas = {name: one for name, one in compose["services"].items() if name.startswith("replica-")}
     assert len(replicas) == 3
-    for name, one in replicas.items():
+    for one in replicas.values():
         assert one["environment"].keys() == VARIABLES.keys()
-        assert one["environment"]["REPLICA_ADDRESS"] == f"{name}:8765"
     for file in ("haproxy.cfg", "nginx.conf"):
         named = set(re.findall(r"^\s+server (?:\S+ )?(replica-\d:\d+)", (DEPLOY / file).read_text(), re.MULTILINE))
         assert named == {f"{name}:8765" for name in replicas}

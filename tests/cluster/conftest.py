@@ -31,10 +31,10 @@ def shared(request, tmp_path):
     found.close()
 
 
-def started(folder, ends, *addresses):
-    """Two replicas. They are reached over TCP, unless they have addresses."""
+def started(folder, ends):
+    """Two replicas."""
     file = shared_file(folder)
-    pair = [Member(folder / name, file, address=to) for name, to in zip("ab", addresses or (None, None), strict=True)]
+    pair = [Member(folder / name, file) for name in "ab"]
     for one in pair:
         ends.callback(one.stop)
     return Balancer(*pair)
@@ -52,11 +52,10 @@ def pair(tmp_path_factory):
 
 
 @pytest.fixture
-def own_pair(request, tmp_path):
-    """Two replicas of this test alone. With the parameter "tcp" they are not reached by Unix sockets."""
-    addresses = [] if getattr(request, "param", None) == "tcp" else [f"unix:{tmp_path}/{name}.sock" for name in "ab"]
+def own_pair(tmp_path):
+    """Two replicas of this test alone."""
     with ExitStack() as ends:
-        yield started(tmp_path, ends, *addresses)
+        yield started(tmp_path, ends)
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """`onetool` as one of several: what `serve` shares with the others comes from the environment.
 
-MEMBER_DATABASE=/path/to.db MEMBER_ADDRESS=unix:/path/to.sock MEMBER_KEY=… python member.py serve --port 0
+MEMBER_DATABASE=/path/to.db MEMBER_PLACE=a MEMBER_KEY=… python member.py serve --port 0
 """
 
 import os
@@ -16,7 +16,7 @@ if __name__ == "__main__":
     from onetool.interfaces.http import serve
 
     settings = ClusterSettings(
-        os.environ["MEMBER_ADDRESS"],
+        os.environ["MEMBER_PLACE"],
         os.environ["MEMBER_KEY"].encode(),
         SqliteDatabase(Path(os.environ["MEMBER_DATABASE"])),
     )

@@ -3,6 +3,7 @@
 import subprocess
 from itertools import cycle
 from pathlib import Path
+from socket import gethostname
 
 from helpers import start, until
 from interfaces.mcp.servers import CONFIG, Server, environment
@@ -15,13 +16,13 @@ KEY = "0123456789abcdef" * 4
 class Member(Server):
     """`onetool serve` over a SQLite file that others have, too."""
 
-    def __init__(self, folder, database, *args, address=None, config=CONFIG, **env):
+    def __init__(self, folder, database, *args, config=CONFIG, **env):
         folder.mkdir(parents=True)
         self.folder = folder
         self.log_file = folder / "serve.log"
         self.port = free_port()
-        self.address = address or f"127.0.0.1:{self.port}"
-        more = {"MEMBER_DATABASE": str(database), "MEMBER_ADDRESS": self.address, "MEMBER_KEY": KEY}
+        self.place = f"{folder.name}:{self.port}"
+        more = {"MEMBER_DATABASE": str(database), "MEMBER_PLACE": self.place, "MEMBER_KEY": KEY}
         self._start(
             ("--menu", "direct", *(args or ("--drain-s", "0"))), config, MEMBER, environment(folder, **more, **env)
         )
@@ -51,18 +52,17 @@ class Member(Server):
 class Replica(Member):
     """`onetool serve` with `database` and `cluster` in its config."""
 
-    def __init__(self, folder, url, *args, more="", address=None, key=KEY):
-        """`more` are lines of its config. `address` may be ${REPLICA_ADDRESS}, as in deploy/."""
+    def __init__(self, folder, url, *args, more="", key=KEY):
+        """`more` are lines of its config."""
         folder.mkdir(parents=True)
         self.folder = folder
         self.log_file = folder / "serve.log"
         self.port = free_port()
         config = folder / "onetool.yaml"
-        self.address = f"127.0.0.1:{self.port}"
-        cluster = f"database: {url}\ncluster: {{address: '{address or self.address}', key: '{key}'}}\n"
+        self.place = f"{gethostname()}:{self.port}"
+        cluster = f"database: {url}\ncluster: {{key: '{key}'}}\n"
         config.write_text(CONFIG.read_text().replace("[packs]", f"[{CONFIG.parent / 'packs'}]") + cluster + more)
-        env = environment(folder, REPLICA_ADDRESS=self.address)
-        self._start(("--menu", "direct", *args), config, None, env)
+        self._start(("--menu", "direct", *args), config, None, environment(folder))
 
 
 class Balancer:

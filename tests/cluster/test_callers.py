@@ -2,7 +2,6 @@
 
 import json
 from contextlib import ExitStack
-from secrets import token_hex
 
 import pytest
 from ask.stand_in import Says, StandIn, Wants
@@ -16,7 +15,6 @@ from interfaces.mcp.servers import CONFIG
 
 RATE = 30
 ELICIT = "elicitation/create"
-MANY = ["asking.*", *(f"github.repos_{number}_{word}" for number in range(1500) for word in ("get", "list"))]
 PING = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
 
 
@@ -30,7 +28,6 @@ def model():
 def guarded(tmp_path_factory, model):
     folder = tmp_path_factory.mktemp("guarded")
     tokens = [token_entry("ada"), token_entry("bob"), token_entry("eve", rate=f"{RATE}/min")]
-    tokens += [token_entry("max", tools=MANY), token_entry("pat", tools=MANY + [token_hex(16) for _ in range(4000)])]
     config = {
         "packs": [str(CONFIG.parent / "packs")],
         "http": {"tokens": tokens},
@@ -40,9 +37,9 @@ def guarded(tmp_path_factory, model):
     file = shared_file(folder)
     with ExitStack() as ends:
         pair = []
-        for name, address in (("a", f"unix:{folder}/a.sock"), ("b", f"unix:{folder}/b.sock")):
+        for name in "ab":
             env = {"OPENAI_API_KEY": "sk-stand-in-0123456789"}
-            pair.append(Member(folder / name, file, address=address, config=folder / "onetool.yaml", **env))
+            pair.append(Member(folder / name, file, config=folder / "onetool.yaml", **env))
             ends.callback(pair[-1].stop)
         yield Balancer(*pair)
     for one in pair:
@@ -67,25 +64,11 @@ def test_a_call_that_waits_is_its_owners_everywhere(guarded):
         assert "requestState has expired" in bob.error("tools/call", again)["message"]
     guarded.skip()
     assert ada.result("tools/call", again)["content"][0]["text"] == "Hello, A!"
-    assert "expired" in ada.error("tools/call", again)["message"]  # wherever it comes to
-
-
-def test_a_token_for_thousands_of_tools(guarded):
-    """What it may goes along, or a refusal says what to do."""
-    first, second = guarded.servers
-    asked = {"name": "asking__name", "arguments": {}}
-    for who in ("max", "pat"):
-        peer = HttpPeer(first, "new", token=token_of(who))
-        state = peer.result("tools/call", asked)["requestState"]
-        answers = {"name": {"action": "accept", "content": {"name": "A"}}}
-        again = peer.message("tools/call", {**asked, "requestState": state, "inputResponses": answers})
-        peer.server = second
-        found = peer.send(again)
-        if who == "max":
-            assert found.message["result"]["content"][0]["text"] == "Hello, A!"
-        else:
-            assert (found.status, found.message["error"]["data"]["reason"]) == (431, "head_too_large")
-            assert "Give your token patterns of tools" in found.message["error"]["message"]
+    for _ in range(2):  # sent again, it has the same outcome, wherever it comes to
+        assert ada.result("tools/call", again)["content"][0]["text"] == "Hello, A!"
+    again["inputResponses"] = {"name": {"action": "decline"}}
+    for _ in range(2):
+        assert "expired" in ada.error("tools/call", again)["message"]
 
 
 def test_what_was_sent_on_counts_once(guarded):
@@ -144,5 +127,5 @@ def test_a_question_is_cancelled_at_the_other_one(guarded, question):
 def test_a_question_of_a_replica_that_is_gone(guarded):
     for server in guarded.servers:
         gone = send(server, "ada", "DELETE", f"/ask/{'0' * 40}")
-        assert (gone.status, json.loads(gone.body)["code"]) == (502, "replica_gone")
+        assert (gone.status, json.loads(gone.body)["code"]) == (502, "process_gone")
         assert send(server, "ada", "DELETE", f"/ask/{'0' * 32}").status == 404

@@ -27,8 +27,8 @@ def test_members_without_a_database_of_the_config(pair):
     until(lambda: len(get(first, "/check")["replicas"]) == 2)
     found = get(first, "/check")
     assert "database" not in found
-    assert facts(found) == [(first.address, True, False), (second.address, False, False)]
-    assert facts(get(second, "/check")) == [(first.address, False, False), (second.address, True, False)]
+    assert facts(found) == [(first.place, True, False), (second.place, False, False)]
+    assert facts(get(second, "/check")) == [(first.place, False, False), (second.place, True, False)]
     assert all(one["since"].startswith("20") and one["version"] for one in found["replicas"])
     checker(get(first, "/openapi.json"), "CheckReport").validate(found)
 
@@ -37,9 +37,9 @@ def test_members_without_a_database_of_the_config(pair):
 def replicas(database_url, tmp_path):
     with ExitStack() as ends:
         made = []
-        for name, address in {"a": None, "b": "${REPLICA_ADDRESS}"}.items():
-            options = {"more": f"http: {{token: {KEY}}}\n", "address": address}
-            made.append(Replica(tmp_path / name, database_url, "--drain-s", "4", **options))
+        for name in "ab":
+            more = f"http: {{token: {KEY}}}\n"
+            made.append(Replica(tmp_path / name, database_url, "--drain-s", "4", more=more))
             ends.callback(made[-1].kill)
         yield made
 
@@ -48,7 +48,7 @@ def test_replicas_over_postgres(replicas):
     first, second = replicas
     until(lambda: len(get(first, "/check", TOKEN)["replicas"]) == 2)
     found = get(first, "/check", TOKEN)
-    assert facts(get(second, "/check", TOKEN)) == [(first.address, False, False), (second.address, True, False)]
+    assert facts(get(second, "/check", TOKEN)) == [(first.place, False, False), (second.place, True, False)]
     assert found["database"] == {"reached": True, "missingMigrations": [], "why": None}
     checker(get(first, "/openapi.json", TOKEN), "CheckReport").validate(found)
     second.process.terminate()

@@ -39,7 +39,7 @@ class Two:
         (packs.parent / "more.yaml").write_text(json.dumps(more))
 
     def rows(self):
-        return dict(self.database.read(lambda work: work.execute("SELECT address, catalogue FROM replicas")))
+        return dict(self.database.read(lambda work: work.execute("SELECT place, catalogue FROM replicas")))
 
     def told(self, name):
         """What GET /check says of replicas that differ."""
@@ -59,19 +59,19 @@ def test_the_one_that_differs_is_named_with_what_differs(two):
     until(lambda: len(two.rows()) == 2 and all(two.rows().values()))
     assert two.told("a") == two.told("b") == []  # folders, addresses and ports are no difference
 
-    before = two.rows()[second.address]
+    before = two.rows()[second.place]
     two.write("b", "goodbye", loud="very-loud-indeed")
     second.process.send_signal(signal.SIGHUP)
-    until(lambda: two.rows()[second.address] != before)
-    assert "very-loud" not in two.rows()[second.address]
+    until(lambda: two.rows()[second.place] != before)
+    assert "very-loud" not in two.rows()[second.place]
     (said,) = until(lambda: [one for one in two.told("a") if one.count("other") == 3])
     parts = ("other pack extra", "other setting settings", "other file packs/extra.py")
-    assert all(part in said for part in (first.address, second.address, *parts))
+    assert all(part in said for part in (first.place, second.place, *parts))
     assert two.told("b") == [said]
     command = ("--config", str(first.folder / "onetool.yaml"), "check", "--json")
     found = [one["message"] for one in json.loads(cli(*command, cwd=first.folder).stdout)]
     assert said.removeprefix("cluster: ") in found
-    until(lambda: f"at {second.address} differs from this one: other file packs/extra.py" in first.log())
+    until(lambda: f"at {second.place} differs from this one: other file packs/extra.py" in first.log())
 
     two.write("b")
     second.process.send_signal(signal.SIGHUP)

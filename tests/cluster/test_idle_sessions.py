@@ -29,7 +29,7 @@ class Replica:
         self.rows = McpSessionRows(database)
         self.rows.add("s", LOCAL.owner, SessionState(revision="2025-11-25"))
         service = SimpleNamespace(replica="", changes=SimpleNamespace(add=lambda _: lambda: None))
-        cluster = SimpleNamespace(settings=SimpleNamespace(database=database), routes={})
+        cluster = SimpleNamespace(settings=SimpleNamespace(database=database), mailbox=SimpleNamespace(handlers={}))
         self._sessions = HttpSessions(service)
         self._shared = SharedSessions(cluster).attach(self._sessions)
         assert self.get()

@@ -24,7 +24,7 @@ def replicas(database_url, tmp_path):
 
 
 def read(replica):
-    request = Request(f"http://{replica.address}/metrics", headers=SCRAPER)
+    request = Request(f"http://127.0.0.1:{replica.port}/metrics", headers=SCRAPER)
     with urlopen(request, timeout=60) as response:
         return read_exposition(response.read())
 

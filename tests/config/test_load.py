@@ -284,29 +284,27 @@ def test_whatever_stands_there_gives_a_config_or_its_mistakes(
     assert "sesame" not in told
 
 
-def test_a_database_and_the_address_of_a_replica(tmp_path):
+def test_a_database_and_the_key_of_replicas(tmp_path):
     key = "k" * 32
-    text = f"database: postgresql://me:hunter2@db/onetool\ncluster: {{address: '10.0.0.7:8765', key: {key}}}\n"
+    text = f"database: postgresql://me:hunter2@db/onetool\ncluster: {{key: {key}}}\n"
     (tmp_path / "onetool.yaml").write_text(text)
     config = load_config(tmp_path / "onetool.yaml")
     assert str(config.database) == "postgresql://me:hunter2@db/onetool"
-    assert config.cluster.address == "10.0.0.7:8765"
+    assert config.warnings == ()
     assert "hunter2" not in repr(config)
     assert key not in repr(config)
 
 
-def test_a_short_key_of_a_cluster_and_an_address_without_a_port_are_refused(tmp_path):
-    (tmp_path / "onetool.yaml").write_text("cluster: {address: here, key: short}\n")
+def test_the_address_of_a_replica_has_no_effect_any_more(tmp_path):
+    text = f"cluster: {{address: '${{REPLICA_ADDRESS}}', key: {'k' * 32}}}\n"
+    (tmp_path / "onetool.yaml").write_text(text)
+    (warning,) = load_config(tmp_path / "onetool.yaml", env={}).warnings
+    assert warning.message == "the key 'address' has no effect any more"
+    assert warning.hint.startswith("remove it: replicas send each other no requests")
+
+
+def test_a_short_key_of_a_cluster_is_refused(tmp_path):
+    (tmp_path / "onetool.yaml").write_text("cluster: {key: short}\n")
     with pytest.raises(ConfigError) as refused:
         load_config(tmp_path / "onetool.yaml")
     assert "at least 32 characters" in str(refused.value)
-    assert "'here' is not a host with a port" in str(refused.value)
-
-
-def test_an_address_of_the_environment_that_is_refused_is_shown(tmp_path, monkeypatch):
-    monkeypatch.setenv("REPLICA_ADDRESS", "localhost")
-    key = "k" * 32
-    (tmp_path / "onetool.yaml").write_text(f"cluster: {{address: '${{REPLICA_ADDRESS}}', key: {key}}}\n")
-    with pytest.raises(ConfigError) as refused:
-        load_config(tmp_path / "onetool.yaml")
-    assert "'localhost' is not a host with a port" in str(refused.value)

@@ -65,7 +65,7 @@ def long_text(lines: int = 5000) -> str:
 TOKEN = "a-token-of-all-the-replicas-0123456789"  # a replica lets nobody in without one
 CONFIG = """
 database: {database}
-cluster: {{address: "127.0.0.1:{port}", key: {key}{finish}}}
+cluster: {{key: {key}{finish}}}
 http: {{port: {port}, hosts: [127.0.0.1], access_log: false{http}}}
 packs: [{pack}]
 menu: direct

@@ -65,22 +65,6 @@ def test_a_replica_keeps_to_its_connections(replicas, database_url):
     assert 1 < most <= 3 + 2  # as docs/operate/scale.md counts
 
 
-@pytest.mark.parametrize("how", ["kill", "stop"])
-def test_a_quick_restart_is_no_second_replica_with_its_address(replicas, how, monkeypatch):
-    monkeypatch.setenv("ONETOOL_DRAIN_S", "0")
-    one, other = replicas(2)
-    getattr(one, how)()
-    one.start().wait_until_ready()
-
-    def replicas_told():
-        found = httpx.get(f"{other.url}/check", timeout=30).json()
-        assert [each for each in found["findings"] if "have the same address" in each["message"]] == []
-        return len(found["replicas"])
-
-    until(lambda: replicas_told() == 2, 20)  # until the row of the one that was killed counts no more
-    assert "an address of its own" not in one.said() + other.said()
-
-
 def test_a_full_disk_is_told(replicas, tmp_path):
     small = tmp_path / "small"
     small.mkdir()

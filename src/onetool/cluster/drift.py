@@ -61,7 +61,7 @@ class Drift:
             self._seen = seen
         now, own = monotonic(), opened(self._members.catalogue, self._key, self._members.id)
         found = {
-            f"replica {replica.id} at {replica.address} differs from this one: {text}"
+            f"replica {replica.id} at {replica.place} differs from this one: {text}"
             for replica in self._members.alive()
             if replica.id != self._members.id
             and (text := difference(own, opened(replica.catalogue, self._key, replica.id)))
@@ -80,7 +80,7 @@ def drifts(replicas: Iterable[Replica], key: bytes) -> list[tuple[Replica, str]]
     if not parts:
         return []
     oldest, expected = parts[0]
-    place = f"{oldest.id} at {oldest.address}"
+    place = f"{oldest.id} at {oldest.place}"
     texts = [(replica, difference(expected, own, f"on {place}")) for replica, own in parts[1:]]
     return [(replica, f"{place}: {text}") for replica, text in texts if text]
 

@@ -5,13 +5,15 @@ All methods block.
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
 
 from onetool.core.call import Level
+from onetool.core.mcp_protocol import decode
 from onetool.database import ChangeUnknownError, Database, DatabaseError, Transaction
+from onetool.database.encryption import Seal
+from onetool.http.asgi import encode
 
 TRIES = 10  # to change a row in spite of concurrent changes
 BATCH_ROWS = 500  # sessions deleted or renewed per transaction
@@ -96,23 +98,26 @@ class McpSessionRows:
         return found
 
     def sweep(self, idle_s: float, max_count: int) -> None:
-        """Delete idle sessions and expired tasks.
+        """Delete idle sessions, expired tasks and messages that nobody needs any more.
 
         While there are too many sessions, also delete the oldest ones of the owner that has the most.
         """
         clock = self._database.clock
         counts = (
             f"SELECT count(*), count(CASE WHEN used_at < {clock} - %s THEN 1 END), "  # noqa: S608 - ours
-            f"(SELECT count(*) FROM mcp_tasks WHERE until < {clock}) FROM mcp_sessions"
+            f"(SELECT count(*) FROM mcp_tasks WHERE until < {clock}), "
+            f"(SELECT count(*) FROM messages WHERE until < {clock}) FROM mcp_sessions"
         )
 
         def job(work: Transaction) -> bool:
             """Return whether there are still too many. Usually one statement finds nothing to delete."""
-            ((sessions, idle, tasks),) = work.execute(counts, (idle_s,))
+            ((sessions, idle, tasks, messages),) = work.execute(counts, (idle_s,))
             if idle:
                 work.execute(f"DELETE FROM mcp_sessions WHERE used_at < {clock} - %s", (idle_s,))  # noqa: S608
             if tasks:
                 work.execute(f"DELETE FROM mcp_tasks WHERE until < {clock}")  # noqa: S608
+            if messages:
+                work.execute(f"DELETE FROM messages WHERE until < {clock}")  # noqa: S608
             if (over := sessions - idle - max_count) <= 0:
                 return False
             most_of = "SELECT owner FROM mcp_sessions GROUP BY owner ORDER BY count(*) DESC, owner LIMIT 1"
@@ -140,43 +145,34 @@ def _encoded(value: Any) -> str:
 
 
 class TaskRow(NamedTuple):
-    """A task. `body` is for clients; None while the task runs, or if it can't be read."""
+    """A task: its caller, its process, and what clients see of it."""
 
     owner: str
     replica: str
-    status: str
-    body: Mapping[str, Any] | None
+    body: Mapping[str, Any]
 
 
 class McpTaskRows:
-    def __init__(self, database: Database) -> None:
+    """The bodies are sealed: they have questions and results."""
+
+    def __init__(self, database: Database, seal: Seal) -> None:
         self._database = database
+        self._seal = seal
 
-    def begin(self, id: str, owner: str, replica: str, seconds: float) -> None:
-        """Record that a task runs, unless its end is recorded already."""
+    def put(self, id: str, replica: str, owner: str, seconds: float, body: Mapping[str, Any]) -> None:
+        sealed = self._seal.close(f"task {id}", encode(body))
         self._database.write(
             lambda work: work.execute(
-                "INSERT INTO mcp_tasks (id, owner, replica, status, until) "  # noqa: S608 - ours
-                f"VALUES (%s, %s, %s, 'working', {self._database.clock} + %s) ON CONFLICT (id) DO NOTHING",
-                (id, owner, replica, seconds),
-            )
-        )
-
-    def end(self, id: str, owner: str, replica: str, seconds: float, body: Mapping[str, Any]) -> None:
-        self._database.write(
-            lambda work: work.execute(
-                "INSERT INTO mcp_tasks (id, owner, replica, status, body, until) "  # noqa: S608 - ours
-                f"VALUES (%s, %s, %s, %s, %s, {self._database.clock} + %s) "
-                "ON CONFLICT (id) DO UPDATE SET status = excluded.status, body = excluded.body",
-                (id, owner, replica, body["status"], _encoded(body), seconds),
+                "INSERT INTO mcp_tasks (id, owner, replica, body, until) "  # noqa: S608 - ours
+                f"VALUES (%s, %s, %s, %s, {self._database.clock} + %s) "
+                "ON CONFLICT (id) DO UPDATE SET body = excluded.body, until = excluded.until",
+                (id, owner, replica, sealed, seconds),
             )
         )
 
     def get(self, id: str) -> TaskRow | None:
-        sql = f"SELECT owner, replica, status, body FROM mcp_tasks WHERE id = %s AND until > {self._database.clock}"  # noqa: S608
-        for owner, replica, status, body in self._database.read(lambda work: work.execute(sql, (id,))):
-            task: dict[str, Any] | None = None
-            with suppress(msgspec.MsgspecError, ValueError, RecursionError):
-                task = msgspec.json.decode(body or b"", type=dict[str, Any])
-            return TaskRow(owner, replica, status, task)
+        """Return a task. Raises DatabaseError, also for a body that another key has sealed."""
+        sql = f"SELECT owner, replica, body FROM mcp_tasks WHERE id = %s AND until > {self._database.clock}"  # noqa: S608
+        for owner, replica, sealed in self._database.read(lambda work: work.execute(sql, (id,))):
+            return TaskRow(owner, replica, decode(self._seal.open(f"task {id}", bytes(sealed))))
         return None

@@ -1,54 +1,38 @@
 """`Members`: the serving processes. Each has a row, which a thread renews every second by the database's clock.
 
 A replica counts as gone if its row was not renewed for GONE_S seconds. While the database is unavailable, the members
-stay those of the last heartbeat, and requests to dead members fail. The members are kept for another GRACE_S, because
-the replicas reconnect to the database one after the other.
-
-A row is valid only with a signature of the cluster's key. Other rows are logged once, and nothing is sent to them.
+stay those of the last heartbeat. They are kept for another GRACE_S, because the replicas reconnect to the database one
+after the other.
 """
 
 import logging
 import math
-import re
 import time
 from collections.abc import Callable, Sequence
 from secrets import token_hex
 from threading import Event, Lock, Thread
-from typing import Any
-
-import msgspec
+from typing import Any, Literal
 
 from onetool._version import __version__
-from onetool.cluster import (
-    OWN_ADDRESS,
-    ROWS,
-    SAME_KEY,
-    UNIX,
-    ClusterSettings,
-    Replica,
-    derived_key,
-    is_signed,
-    other_key,
-    row_signature,
-    same_addresses,
-)
+from onetool.cluster import SAME_KEY, ClusterSettings, Replica, key_number, other_key
 from onetool.database import Database, DatabaseError, Transaction
 
 log = logging.getLogger("onetool.cluster")
 BEAT_S = 1.0
 MAX_BEAT_S = 2.0  # for the database to answer a statement of a heartbeat
-LATE_S = 4.0  # without a heartbeat, after which the database counts as unavailable
+LATE_S = 3.0  # without a heartbeat, after which the database counts as unavailable
 GONE_S = 5.0
+LOST_S = 30.0  # without a heartbeat, after which the calls of a process count as lost
 GRACE_S = 3.0  # after the database is back, for the others to reach it, too
 FORGOTTEN_S = 3600.0  # after which the row of a killed process is deleted
 FORGET_S = 600.0  # between two searches for such rows
-MAX_CLOCK_OFFSET_S = 0.5  # between the database's time and this process's estimate of it
-MAX_UNKNOWN = 1000  # unknown IDs to remember until the next heartbeat
 MAX_LOGGED = 100  # replicas with problems: anyone with write access to the database can add rows
 CLOSE_S = 2.0
 
-_ADDRESS = re.compile(r"(?:(?:[\w-]{1,63}\.)*[\w-]{1,63}\.?|\[[\w:.%]+\]):([0-9]{1,5})", re.ASCII)
-_COLUMNS, _ORDER = "id, address, version, since, is_draining, seen_at, signature, catalogue", "ORDER BY since, id"
+_COLUMNS = "id, place, version, since, is_draining, seen_at, key_number, catalogue"
+
+Fate = Literal["alive", "silent", "gone"]
+"""Whether a process has heartbeats. A silent one may come back; one that is gone has ended, or counts as ended."""
 
 
 class Members:
@@ -57,13 +41,12 @@ class Members:
     def __init__(self, settings: ClusterSettings, id: str | None = None) -> None:
         self.id = id or token_hex(4)
         self._database = settings.database
-        self._address = settings.address
-        self._keys = [derived_key(key, ROWS) for key in settings.keys]
+        self._place = settings.place
+        self._keys = [key_number(key) for key in settings.keys]
         self.catalogue = ""  # signed digests of what all replicas should have in common
         self._is_draining = False
         self._alive: dict[str, Replica] = {}
         self._logged: set[str] = set()
-        self._unknown: set[str] = set()
         self._calls: list[Callable[[], None]] = []
         self._ended = Event()
         self._lock = Lock()  # one heartbeat at a time
@@ -71,7 +54,6 @@ class Members:
         self._is_away = False
         self._beat_at = time.monotonic()
         self._settled_at = 0.0
-        self._offset: float | None = None  # of the database's clock from time.monotonic; None: unknown
         self._forget_at = 0.0
 
     @property
@@ -110,23 +92,12 @@ class Members:
         """Return the members as of the last heartbeat, including this process. Never blocks."""
         return list(self._alive.values())
 
-    def find(self, id: str) -> Replica | None:
-        """Return the replica with this ID.
-
-        Asks the database once about an unknown ID, so it may block. Raises DatabaseError.
-        """
-        if (known := self._alive.get(id)) is not None or id in self._unknown:
-            return known
-        rows = self._database.read(lambda work: work.execute(*_select(self._database, "AND id = %s", id)))
-        if rows and (found := self._replica(rows[0][:-1])) is not None and found.is_known:
-            return self._alive.setdefault(id, found)
-        if len(self._unknown) < MAX_UNKNOWN:
-            self._unknown.add(id)
-        return None
-
-    def known(self, id: str) -> Replica | None:
-        """Return the replica with this ID if it was a member at the last heartbeat. Never blocks."""
-        return self._alive.get(id)
+    def fate(self, id: str) -> Fate:
+        """Ask the database about a process. So it may block, and raises DatabaseError."""
+        sql = f"SELECT {self._database.clock} - seen_at FROM replicas WHERE id = %s"  # noqa: S608 - ours
+        rows = self._database.read(lambda work: work.execute(sql, (id,)))
+        age = float(rows[0][0]) if rows else LOST_S
+        return "alive" if age < GONE_S else "silent" if age < LOST_S else "gone"
 
     def is_alive(self, id: str) -> bool:
         """Return whether the replica was a member at the last heartbeat. Never blocks."""
@@ -136,15 +107,6 @@ class Members:
         """Return whether this member has served longest: it does the work that only one member may do. Never blocks."""
         oldest = min(self._alive.values(), key=lambda replica: (replica.since, replica.id), default=None)
         return oldest is None or oldest.id == self.id
-
-    def now(self) -> float:
-        """Return the seconds since 1970 by the database's clock, which all replicas share.
-
-        Changes to this machine's clock have no effect, unless the database runs on the same machine.
-        """
-        if (offset := self._offset) is None or not self._database.is_shared:
-            return self._database.now()
-        return time.monotonic() + offset
 
     def on_beat(self, call: Callable[[], None]) -> None:
         """Call a function after each heartbeat, in its thread. The next heartbeat waits for the function."""
@@ -176,22 +138,16 @@ class Members:
             if self._is_away:
                 self._is_away, self._settled_at = False, self._beat_at + GRACE_S
             self._database.ahead = now - (began + time.time()) / 2
-            replicas = [replica for row in rows if (replica := self._replica(row)) is not None]
+            replicas = [replica for row in rows if (replica := _replica(row, self._keys)) is not None]
             before = self._alive if self.is_settling else {}
             self._alive = before | {replica.id: replica for replica in replicas if replica.is_known}
-            self._unknown.clear()
             for replica in replicas:
                 if not replica.is_known:
-                    self._log_once(f"{other_key(replica.id, replica.address)}: {SAME_KEY}. Nothing is sent to it")
+                    self._log_once(f"{other_key(replica.id, replica.place)}: {SAME_KEY}. Nothing is sent to it")
             for replica in self._alive.values():
                 if replica.version != __version__:
-                    problem = f"replica {replica.id} at {replica.address} has version {replica.version} of OneTool"
+                    problem = f"replica {replica.id} at {replica.place} has version {replica.version} of OneTool"
                     self._log_once(f"{problem}, and this one has {__version__}", logging.WARNING)
-            for pair in same_addresses(replica for replica in self._alive.values() if replica.address == self._address):
-                for other in pair if self._alive.get(self.id) in pair else ():
-                    if other.id != self.id:
-                        problem = f"replica {other.id} has the same address as this one, {other.address}: {OWN_ADDRESS}"
-                        self._log_once(f"{problem}. Calls for it do not reach it")
 
     def _log_once(self, message: str, level: int = logging.ERROR) -> None:
         if message not in self._logged and len(self._logged) < MAX_LOGGED:
@@ -200,70 +156,54 @@ class Members:
 
     def _renew(self, work: Transaction) -> tuple[float, list[tuple[Any, ...]]]:
         clock = self._database.clock
-        expected = None if self._offset is None else time.monotonic() + self._offset
-        now = float(work.execute(f"SELECT {clock}")[0][0]) if expected is None else expected
-        signature = row_signature(self._keys[0], self.id, self._address, __version__, self._is_draining, now)
         work.execute(
-            "INSERT INTO replicas (id, address, version, since, seen_at, is_draining, signature, catalogue) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) "
-            "ON CONFLICT (id) DO UPDATE SET address = excluded.address, version = excluded.version, "
-            "since = CASE WHEN replicas.since <= excluded.since THEN replicas.since ELSE excluded.since END, "
-            "seen_at = excluded.seen_at, is_draining = excluded.is_draining, signature = excluded.signature, "
-            "catalogue = excluded.catalogue",
-            (self.id, self._address, __version__, now, now, self._is_draining, signature, self.catalogue),
+            "INSERT INTO replicas (id, place, version, since, seen_at, is_draining, key_number, catalogue) "  # noqa: S608
+            f"VALUES (%s, %s, %s, {clock}, {clock}, %s, %s, %s) ON CONFLICT (id) DO UPDATE SET "
+            "seen_at = excluded.seen_at, is_draining = excluded.is_draining, catalogue = excluded.catalogue",
+            (self.id, self._place, __version__, self._is_draining, self._keys[0], self.catalogue),
         )
         if self.is_oldest() and time.monotonic() >= self._forget_at:
             self._forget_at = time.monotonic() + FORGET_S
             forgotten = f"DELETE FROM replicas WHERE seen_at < {clock} - %s OR seen_at > {clock} + %s"  # noqa: S608
             work.execute(forgotten, (FORGOTTEN_S, FORGOTTEN_S))
-        rows = work.execute(*_select(self._database, _ORDER))
-        actual = float(rows[0][-1]) if rows else now
-        self._offset = actual - time.monotonic() if rows and abs(actual - now) < MAX_CLOCK_OFFSET_S else None
-        if expected is not None and self._offset is None:  # the machine may have slept: the row has a wrong time
-            return self._renew(work)
-        return actual, [row[:-1] for row in rows]
-
-    def _replica(self, row: tuple[Any, ...]) -> Replica | None:
-        """Return the replica of a row; None if the row is invalid, or its address is unreachable from this machine."""
-        found = _replica(row, self._keys)
-        if found is None or not found.is_known or found.id == self.id:
-            return found
-        if found.address.startswith(UNIX):  # Unix sockets connect only workers of the same machine
-            is_valid = self._address.startswith(UNIX) and found.address.removeprefix(UNIX).isprintable()
-        else:
-            match = _ADDRESS.fullmatch(found.address)
-            is_valid = match is not None and 0 < int(match[1]) < 65536
-        return found if is_valid else None
+        rows = work.execute(*_select(self._database))
+        return float(rows[0][-1]) if rows else self._database.now(), [row[:-1] for row in rows]
 
 
 def read_members(database: Database, *keys: bytes) -> list[Replica]:
-    """Return the serving replicas. Signatures are not checked without a cluster key.
+    """Return the serving replicas. Without a cluster key, all of them are known.
 
     Raise DatabaseError if the database can't be read.
     """
-    rows_keys = [derived_key(key, ROWS) for key in keys]
-    rows = database.read(lambda work: work.execute(*_select(database, _ORDER)))
-    return [found for row in rows if (found := _replica(row[:-1], rows_keys)) is not None]
+    numbers = [key_number(key) for key in keys]
+    rows = database.read(lambda work: work.execute(*_select(database)))
+    return [found for row in rows if (found := _replica(row[:-1], numbers)) is not None]
 
 
-def _select(database: Database, more: str, *params: Any) -> tuple[str, tuple[Any, ...]]:
+def forget_replica(database: Database, place: str) -> None:
+    """Delete the row of a process that is known to have died, so that others need not wait for its expiry."""
+    database.write(lambda work: work.execute("DELETE FROM replicas WHERE place = %s", (place,)))
+
+
+def _select(database: Database) -> tuple[str, tuple[Any, ...]]:
     clock = database.clock
-    text = f"SELECT {_COLUMNS}, {clock} FROM replicas WHERE seen_at > {clock} - %s AND seen_at < {clock} + %s {more}"  # noqa: S608
-    return text, (GONE_S, GONE_S, *params)
+    text = (
+        f"SELECT {_COLUMNS}, {clock} FROM replicas "  # noqa: S608 - ours
+        f"WHERE seen_at > {clock} - %s AND seen_at < {clock} + %s ORDER BY since, id"
+    )
+    return text, (GONE_S, GONE_S)
 
 
-def _replica(row: tuple[Any, ...], keys: Sequence[bytes]) -> Replica | None:
+def _replica(row: tuple[Any, ...], keys: Sequence[str]) -> Replica | None:
     """Return the replica of a row; None if the row is invalid."""
-    id, address, version, since, is_draining, seen_at, signature, catalogue = row
+    id, place, version, since, is_draining, seen_at, number, catalogue = row
     try:
         found = Replica(
-            *(str(id), str(address), str(version), float(since), bool(is_draining)),
+            *(str(id), str(place), str(version), float(since), bool(is_draining)),
+            is_known=not keys or str(number) in keys,
             seen_at=float(seen_at),
             catalogue=str(catalogue),
         )
     except (TypeError, ValueError):
         return None
-    if not math.isfinite(found.since):
-        return None
-    is_known = not keys or any(is_signed(key, found, str(signature)) for key in keys)
-    return found if is_known else msgspec.structs.replace(found, is_known=False)
+    return found if math.isfinite(found.since) else None

@@ -7,7 +7,7 @@ import msgspec
 
 from onetool.app.database import open_database
 from onetool.app.database_state import config_mistake, explain
-from onetool.cluster import OWN_ADDRESS, SAME_KEY, other_key, same_addresses
+from onetool.cluster import SAME_KEY, other_key
 from onetool.cluster.drift import SAME_FILES, drifts
 from onetool.cluster.members import read_members
 from onetool.config import Config
@@ -20,10 +20,8 @@ MAX_MISTAKES = 20  # of one kind: anyone with write access to the database can a
 
 
 class ReplicaRow(msgspec.Struct, frozen=True):
-    """A replica with a heartbeat. `has_other_key` means that its row is not signed with our `cluster.key`.
-
-    `same_address` is the ID of another replica with this address. `differs_in` describes how its packs, settings and
-    tools differ from those of the oldest replica.
+    """A replica with a heartbeat. `differs_in` describes how its packs, settings and tools differ from those of the
+    oldest replica.
     """
 
     id: str
@@ -32,7 +30,6 @@ class ReplicaRow(msgspec.Struct, frozen=True):
     since: str
     is_draining: bool
     has_other_key: bool = False
-    same_address: str | None = None
     differs_in: str | None = None
 
 
@@ -41,18 +38,16 @@ def alive_replicas(database: Database, config: Config) -> tuple[ReplicaRow, ...]
     keys = () if config.cluster is None or not config.cluster.has_key else config.cluster.keys
     members = read_members(database, *keys)
     differs = {replica.id: text for replica, text in drifts(members, keys[0])} if keys else {}
-    same = {newer.id: older.id for older, newer in same_addresses(members)}
     return tuple(
         ReplicaRow(
             *(
                 replica.id,
-                replica.address,
+                replica.place,
                 replica.version,
                 utc_text(replica.since),
                 replica.is_draining,
                 not replica.is_known,
             ),
-            same_address=same.get(replica.id),
             differs_in=differs.get(replica.id),
         )
         for replica in members
@@ -77,9 +72,6 @@ def inspect_replicas(config: Config) -> tuple[tuple[ReplicaRow, ...], list[Mista
 def _mistakes(config: Config, replicas: tuple[ReplicaRow, ...]) -> Iterator[Mistake]:
     for replica in [replica for replica in replicas if replica.has_other_key][:MAX_MISTAKES]:
         yield config_mistake(config, other_key(replica.id, replica.address), SAME_KEY, "error", "cluster.key")
-    for replica in [replica for replica in replicas if replica.same_address is not None][:MAX_MISTAKES]:
-        message = f"the replicas {replica.same_address} and {replica.id} have the same address {replica.address}"
-        yield config_mistake(config, message, OWN_ADDRESS, "error", "cluster.address")
     versions = sorted({replica.version for replica in replicas if not replica.has_other_key})
     if len(versions) > 1:
         which = "; ".join(

@@ -1,41 +1,34 @@
-"""Forwards requests about the state of another replica: a waiting call, a task or a stream.
+"""Requests about a call or a task that another process has: answers to its questions, updates and cancellations.
 
-The results of tasks are rows, which can be read after the replica that ran them is gone.
+They are messages (`mailbox`). A task is also a row, written by its process whenever its status changes: any process can
+report on it, also when its own is gone.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from onetool.cluster import derived_key
 from onetool.cluster.cluster import ID_DIGITS, Cluster
-from onetool.cluster.forwarding import ReplicaGoneError
+from onetool.cluster.mailbox import LOOK_S, Handler, ProcessGoneError
 from onetool.cluster.mcp_rows import McpTaskRows
-from onetool.cluster.shared_sessions import MemorySession, SharedSessions
-from onetool.core.mcp_protocol import (
-    AWAY,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    TASK_GONE,
-    JsonRpcError,
-    error_response,
-    id_of,
-)
-from onetool.core.principal import LOCAL
+from onetool.cluster.shared_sessions import SharedSessions
+from onetool.core.mcp_protocol import AWAY, INTERNAL_ERROR, INVALID_PARAMS, TASK_GONE, JsonRpcError
+from onetool.core.principal import Principal
 from onetool.core.signed import verify
 from onetool.database import DatabaseError
-from onetool.http.asgi import FORWARDED, Message, Receive, Scope, Send, encode
+from onetool.database.encryption import Seal
+from onetool.http.asgi import encode
 
 log = logging.getLogger("onetool.cluster")
-LAST_EVENT = b"last-event-id"
+KIND = "request"
 CALL_DIGITS = ID_DIGITS + 32
-_EVENTS = b"text/event-stream"
 
 
 class SharedRequests(SharedSessions):
-    """A filter for requests that `McpHttpApp` may have to forward. `key` signs the client's state of a waiting call."""
+    """What `McpHttpApp` shares with other processes. `key` signs the client's state of a waiting call."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
@@ -44,80 +37,40 @@ class SharedRequests(SharedSessions):
         self.key = self._state_keys[0]
         self.tasks = SharedTasks(cluster)
 
-    async def is_answered(self, message: Any, scope: Scope, receive: Receive, send: Send) -> bool:
-        """Return whether another replica has answered this request, because it has its call or its task.
+    def on_request(self, handler: Handler) -> None:
+        """Have a function answer the requests that other processes have received."""
+        self._cluster.mailbox.handlers[KIND] = handler
 
-        Any replica can report on a task whose replica is gone. Raise ReplicaGoneError, and JsonRpcError for a call that
-        its replica could not finish.
+    def elsewhere(self, method: str, params: Mapping[str, Any]) -> str | None:
+        """Return the other process that has the call or the task of a request."""
+        if method == "tasks/get":  # every process reads its row
+            return None
+        id = params.get("taskId") if method.startswith("tasks/") else self._waiting_call(params)
+        return self._cluster.elsewhere(id) if isinstance(id, str) else None
+
+    async def answer(
+        self, holder: str, request: Mapping[str, Any], principal: Principal, id: str | None
+    ) -> dict[str, Any]:
+        """Have the other process answer a request. `id` is the same for the same answer to a question.
+
+        Raise JsonRpcError, and HttpError if the process can't answer.
         """
-        params = message.get("params")
-        if params is None or FORWARDED in scope:
-            return False
-        is_task = message.get("method", "").startswith("tasks/") and isinstance(params.get("taskId"), str)
-        call = None if is_task else self._waiting_call(params)
-        holder = self._cluster.owner_of(params["taskId"]) if is_task else call and call[:ID_DIGITS]
-        if holder in (None, self._cluster.id):
-            return False
         try:
-            await self._forward(holder, scope, receive, send, id_of(message))
-        except ReplicaGoneError as gone:
-            if gone.was_answering:
-                raise
-            if is_task:
-                return False
-            owner = scope.get("principal", LOCAL).owner
-            if (why := await self.tasks.why_failed(call or "", owner)) is not None:
+            outcome = await self._cluster.mailbox.ask(holder, KIND, request, principal, id)
+        except ProcessGoneError:
+            call = self._waiting_call(request["params"])
+            if call is not None and (why := await self.tasks.why_failed(call, principal.owner)) is not None:
                 raise JsonRpcError(INTERNAL_ERROR, why) from None
             raise
-        return True
-
-    async def is_streamed(
-        self, session: MemorySession, headers: Mapping[bytes, bytes], scope: Scope, receive: Receive, send: Send
-    ) -> Mapping[bytes, bytes] | None:
-        """Return the headers of a GET to be answered here; None if another replica has served the stream.
-
-        Notifications of a replica that is gone, or will be soon, continue here. It is unknown which ones the client has
-        missed, so all lists are announced as changed.
-        """
-        owner, dot, event = headers.get(LAST_EVENT, b"").decode("latin-1").partition(".")
-        if not dot or owner == self._cluster.id or FORWARDED in scope:
-            return headers
-        is_news = event.startswith("0-")  # the stream of notifications
-        try:
-            replica = await self._cluster.other(owner)
-            if not (is_news and replica.is_draining):
-                await self._forward(owner, scope, receive, send, None)
-                return None
-        except ReplicaGoneError as gone:
-            if gone.was_answering or not is_news:
-                raise
-        session.announce_changes()
-        return {name: value for name, value in headers.items() if name != LAST_EVENT}
+        if "error" in outcome:
+            raise JsonRpcError(*outcome["error"])
+        return outcome["result"]
 
     def _waiting_call(self, params: Mapping[str, Any]) -> str | None:
-        """Return the ID of the waiting call that a request continues. It begins with the ID of its replica."""
+        """Return the ID of the waiting call that a request continues. It begins with the ID of its process."""
         state = params.get("requestState")
         contents = [verify(key, state) for key in self._state_keys] if isinstance(state, str) else []
         return next((data.hex()[:CALL_DIGITS] for data in contents if data is not None), None)
-
-    async def _forward(self, replica: str, scope: Scope, receive: Receive, send: Send, id: Any) -> None:
-        """Forward a request. Raise ReplicaGoneError, unless a stream has begun, where the error is its last event."""
-        is_stream = False
-
-        async def pass_on(message: Message) -> None:
-            nonlocal is_stream
-            is_stream = is_stream or (b"content-type", _EVENTS) in message.get("headers", ())
-            await send(message)
-
-        try:
-            await self._cluster.forwarder.forward(await self._cluster.other(replica), scope, receive, pass_on)
-        except ReplicaGoneError as gone:
-            if not is_stream:
-                raise
-            event = b""
-            if id is not None:
-                event = b"data: " + encode(error_response(id, JsonRpcError(INTERNAL_ERROR, str(gone)))) + b"\n\n"
-            await send({"type": "http.response.body", "body": event})
 
 
 # Tasks
@@ -127,65 +80,72 @@ UNKNOWN = "taskId: unknown or expired task"
 
 
 class SharedTasks:
-    """The rows of tasks: written by the replica that runs a task, read by the others when that replica is gone."""
+    """The rows of tasks."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._rows = McpTaskRows(cluster.settings.database)
-        self._writing: set[asyncio.Future[None]] = set()
+        self._rows = McpTaskRows(cluster.settings.database, Seal(lambda: cluster.settings.keys))
+        self._unstored: dict[str, tuple[str, float, Mapping[str, Any]]] = {}  # the newest state of each task
+        self._writing: dict[str, asyncio.Task[None]] = {}
 
-    async def begin(self, id: str, owner: str, seconds: float) -> None:
-        """Record that a task runs. If this fails, the task continues, and is only lost if its replica dies."""
-        await self._write(lambda: self._rows.begin(id, owner, self._cluster.id, seconds))
-
-    def end(self, id: str, owner: str, seconds: float, task: Mapping[str, Any]) -> None:
-        """Record the end of a task. Doesn't block."""
-        work = asyncio.ensure_future(self._end(id, owner, seconds, task))
-        self._writing.add(work)
-        work.add_done_callback(self._writing.discard)
-
-    async def flush(self) -> None:
-        """Wait until the ends of tasks are written."""
-        await asyncio.gather(*self._writing)
-
-    async def _end(self, id: str, owner: str, seconds: float, task: Mapping[str, Any]) -> None:
+    def keep(self, id: str, owner: str, seconds: float, task: Mapping[str, Any]) -> None:
+        """Store the state of a task. Doesn't wait for the database."""
         body = dict(task)
         if len(encode(body)) > MAX_TASK_BYTES:
             body.pop("result", None)
             message = f"its result was larger than {MAX_TASK_BYTES // 1024**2} MiB and was lost with the replica"
             body |= {"status": "failed", "error": {"code": INTERNAL_ERROR, "message": message}}
-        await self._write(lambda: self._rows.end(id, owner, self._cluster.id, seconds, body))
+        self._unstored[id] = owner, seconds, body
+        if id not in self._writing:
+            self._writing[id] = asyncio.ensure_future(self._write(id))
 
-    async def _write(self, job: Callable[[], None]) -> None:
+    async def stored(self, id: str) -> None:
+        """Wait until the state of a task is stored, but not for a database that is away."""
+        if (writing := self._writing.get(id)) is not None:
+            await asyncio.wait([writing], timeout=LOOK_S)
+
+    async def flush(self) -> None:
+        """Wait until the states of all tasks are stored, if the database is there."""
+        if self._writing:
+            await asyncio.wait([*self._writing.values()], timeout=2 * LOOK_S)
+
+    async def _write(self, id: str) -> None:
+        """Store the newest state, again and again while the database is away."""
         try:
-            await asyncio.to_thread(job)
-        except DatabaseError as error:
-            log.warning("a task was not written: %s", error)
+            while (newest := self._unstored.pop(id, None)) is not None:
+                try:
+                    await asyncio.to_thread(self._rows.put, id, self._cluster.id, *newest)
+                except DatabaseError as error:
+                    log.debug("the state of a task waits for the database: %s", error)
+                    self._unstored.setdefault(id, newest)
+                    await asyncio.sleep(LOOK_S)
+        finally:
+            del self._writing[id]
 
     async def why_failed(self, id: str, owner: str) -> str | None:
-        """Return how far a call got, if its replica stopped before the call was done."""
+        """Return how far a call got, if its process stopped before the call was done."""
         with suppress(DatabaseError):
             row = await asyncio.to_thread(self._rows.get, id)
-            if row is not None and row.owner == owner and row.body is not None:
+            if row is not None and row.owner == owner:
                 return row.body.get("error", {}).get("message")
         return None
 
-    def is_lost(self, id: str) -> bool:
-        """Return whether the task's replica, known by its ID, is gone. Requests for live replicas were
-        forwarded before.
-        """
-        return self._cluster.owner_of(id) not in (None, self._cluster.id)
+    def is_elsewhere(self, id: str) -> bool:
+        """Return whether another process has the task, by its ID."""
+        return self._cluster.elsewhere(id) is not None
 
-    async def lost(self, id: str, owner: str, ttl_ms: int) -> dict[str, Any]:
-        """Return a task of a replica that is gone. Raises JsonRpcError."""
+    async def read(self, id: str, owner: str, ttl_ms: int) -> dict[str, Any]:
+        """Return a task of another process. Raises JsonRpcError."""
         try:
             row = await asyncio.to_thread(self._rows.get, id)
+            is_gone = row is not None and not self._cluster.members.is_alive(row.replica)
+            is_gone = is_gone and await asyncio.to_thread(self._cluster.members.fate, id[:ID_DIGITS]) == "gone"
         except DatabaseError as error:
             message = f"the replica that runs this task is not known here: {error}"
             raise JsonRpcError(INTERNAL_ERROR, message, AWAY) from None
         if row is None or row.owner != owner:
             raise JsonRpcError(INVALID_PARAMS, UNKNOWN)
-        if row.body is not None:
-            return {**row.body, "ttlMs": ttl_ms}
-        error = {"code": INTERNAL_ERROR, "message": TASK_GONE}
-        return {"taskId": id, "status": "failed", "ttlMs": ttl_ms, "pollIntervalMs": 0, "error": error}
+        if is_gone and row.body["status"] in ("working", "input_required"):
+            error = {"code": INTERNAL_ERROR, "message": TASK_GONE}
+            return {"taskId": id, "status": "failed", "ttlMs": ttl_ms, "pollIntervalMs": 0, "error": error}
+        return {**row.body, "ttlMs": ttl_ms}

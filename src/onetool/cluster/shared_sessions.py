@@ -17,14 +17,14 @@ import msgspec
 
 from onetool.cluster.cluster import Cluster
 from onetool.cluster.mcp_rows import McpSessionRows, SessionState, UnreadableRowError
-from onetool.core.mcp_protocol import Message, decode, is_id
-from onetool.core.principal import Principal
+from onetool.core.mcp_protocol import Message, is_id
+from onetool.core.principal import Principal, current_principal
 from onetool.database import DatabaseError
-from onetool.http.asgi import HttpError, Receive, Scope, Send, encode, read_body
-from onetool.http.response_stream import send_json
+from onetool.http.asgi import HttpError
 
 log = logging.getLogger("onetool.cluster")
-PATH = "/cluster/mcp"
+KIND = "session"
+LAST_EVENT = b"last-event-id"
 RENEW_S = 60.0
 MAX_ID = 100  # characters
 _REPLICA = re.compile(r"[0-9a-f]{8}")
@@ -87,7 +87,7 @@ class SharedSessions:
         self._rows = McpSessionRows(cluster.settings.database)
         self._versions: dict[str, int] = {}
         self._renewing: asyncio.Task[None] | None = None
-        cluster.routes[PATH] = self._receive_news
+        cluster.mailbox.handlers[KIND] = self._receive_news
 
     def attach(self, sessions: MemorySessions) -> Self:
         """Share these sessions from now on."""
@@ -119,57 +119,51 @@ class SharedSessions:
             self._versions[id] = row.version
 
     async def close(self, session: MemorySession) -> None:
-        """End the session for the client. Raise HttpError (502) if a replica refuses: it keeps the session for
-        a minute.
-        """
+        """End the session for the client. Raises HttpError (503)."""
         try:
             await asyncio.to_thread(self._rows.delete, session.id)
         except DatabaseError as error:
             raise _unavailable(error) from None
         await self._forget(session)
-        for refusal in await self._tell(SessionNews(session=session.id, is_over=True), session):
-            message = f"The session has ended, but a replica may continue it for a minute. {refusal}"
-            raise HttpError(refusal.status, refusal.code, message)
+        await self._tell(SessionNews(session=session.id, is_over=True), session)
 
-    # Messages for other replicas
+    # Messages for other processes
 
     async def relay(self, session: MemorySession, message: Message) -> bool:
-        """Send an answer or a cancellation to the replicas that wait for it. Return False if it is for this one."""
+        """Send an answer or a cancellation to the processes that wait for it. Return False if it is for this one."""
         if message.get("method") == "notifications/cancelled":
             id = message.get("params", {}).get("requestId")
             if is_id(id) and session.is_running(id):
                 return False
-            await self._tell(SessionNews(session=session.id, message=message), session)
+            news = SessionNews(session=session.id, message=message)
+            await self._cluster.mailbox.tell(None, KIND, msgspec.structs.asdict(news), session.principal)
             return True
         return await self.relay_unknown(session.id, session.principal, message)
 
     async def relay_unknown(self, id: str, principal: Principal, message: Message) -> bool:
-        """Send an answer to the replica that waits for it, although the session can't be read here: clients don't
+        """Send an answer to the process that waits for it, although the session can't be read here: clients don't
         repeat answers, so the call would wait in vain. Return False for other messages.
         """
         if (owner := self._asked_by(message)) is None:
             return False
-        body = _encoded(SessionNews(session=id, message=message))
-        await self._cluster.forwarder.post(await self._cluster.other(owner), PATH, body, principal)
+        news = SessionNews(session=id, message=message)
+        await self._cluster.mailbox.tell(owner, KIND, msgspec.structs.asdict(news), principal)
         return True
 
     def _asked_by(self, message: Message) -> str | None:
-        """Return the other replica whose question the message answers."""
+        """Return the other process whose question the message answers."""
         if "method" in message:
             return None
         owner, _, number = str(message["id"]).partition("-")
         return owner if number and _REPLICA.fullmatch(owner) and owner != self._cluster.id else None
 
-    async def _tell(self, news: SessionNews, session: MemorySession) -> Sequence[HttpError]:
-        return await self._cluster.forwarder.broadcast(PATH, _encoded(news), session.principal)
+    async def _tell(self, news: SessionNews, session: MemorySession) -> None:
+        await self._cluster.mailbox.ask_all(KIND, msgspec.structs.asdict(news), session.principal)
 
-    async def _receive_news(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve /cluster/mcp, which receives news from other replicas.
-
-        News of sessions that are not in memory is ignored.
-        """
-        news = msgspec.convert(decode(await read_body(receive) or b""), SessionNews)
-        session = self._sessions.get(news.session, scope["principal"])
+    async def _receive_news(self, body: Any) -> None:
+        """Take news of another process. Those of sessions that are not in memory are ignored."""
+        news = msgspec.convert(body, SessionNews)
+        session = self._sessions.get(news.session, current_principal.get())
         if session is None:
             pass
         elif news.is_over:
@@ -178,7 +172,20 @@ class SharedSessions:
             await session.take(news.message)
         else:
             await self._refresh(session)
-        await send_json(send, 202, None)
+
+    def resumed(self, session: MemorySession, head: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
+        """Return the headers of a GET to be answered here. The notifications of another process continue here: it is
+        unknown which ones the client has missed, so all lists are announced as changed. Raises HttpError for the stream
+        of a request, which only its own process has.
+        """
+        owner, dot, event = head.get(LAST_EVENT, b"").decode("latin-1").partition(".")
+        if not dot or owner == self._cluster.id:
+            return head
+        if not event.startswith("0-"):
+            text = "The stream of this request is at another process, and can't be resumed here: send the request again"
+            raise HttpError(404, "no_such_event", text)
+        session.announce_changes()
+        return {name: value for name, value in head.items() if name != LAST_EVENT}
 
     # Rows
 
@@ -242,11 +249,6 @@ class SharedSessions:
         if self._cluster.members.is_oldest():
             await asyncio.to_thread(self._rows.sweep, self._sessions.idle_s, self._sessions.max_count)
         self._versions = {id: version for id, version in self._versions.items() if id in self._sessions}
-
-
-def _encoded(news: SessionNews) -> bytes:
-    """Encode news. Lone surrogates, which a client may send, are kept."""
-    return encode(msgspec.structs.asdict(news))
 
 
 def _unavailable(error: DatabaseError) -> HttpError:

@@ -8,7 +8,7 @@ yaml_nodes     YAML text -> nodes, each with its file and line (node: the class 
 include        several files -> one root node; the key `secrets`, and `${NAME}` in other values
 convert        node + type -> value, or mistakes
 model          every key with its type and default
-cluster        the key `cluster`: the address of a replica, and the secret that replicas share
+cluster        the key `cluster`: the secret that replicas share
 stateful       servers that replicas and workers refuse
 load           all of these in order: a file -> Config; and the files and folders that it was read from
 code_changes   which changes of a config are code, and which are settings

@@ -176,6 +176,9 @@ def fields_of(struct: type[msgspec.Struct]) -> dict[str, FieldInfo]:
 
 
 def unknown_key(node: Node, key: str, struct: type[msgspec.Struct], findings: Findings) -> None:
+    if (instead := getattr(struct, "gone", {}).get(key)) is not None:  # of an earlier version
+        findings.warn(node, f"the key {key!r} has no effect any more", instead)
+        return
     known = fields_of(struct)
     hint = did_you_mean(key, known) or f"known keys: {', '.join(known)}"
     if getattr(struct, "lenient", False):

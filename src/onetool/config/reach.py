@@ -139,7 +139,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
 _READABLE = {
     ACCESS_LINE: "http.token: callers need it",
     SHARED["database"]: "database: a PostgreSQL database that stores bundles, tokens, logins and results",
-    SHARED["cluster"]: "cluster: other machines that may send requests of any user to this machine",
+    SHARED["cluster"]: "cluster: the key with which other machines answer questions in everybody's name",
     SHARED["metrics"]: "metrics.token: callers with it can read how often each tool is called",
 }
 

@@ -52,9 +52,9 @@ tools:
 #audit: {mode: usual, retention_days: 90, max_mb: 1024}  # who called what; required: no call without a log entry
 #metrics: {token: "${METRICS_TOKEN}"}  # lets Prometheus read /metrics, which otherwise needs the role admin
 #otel: {endpoint: "http://localhost:4318", headers: {}, service: onetool}  # traces and metrics, sent over OTLP
-# Several machines: PostgreSQL instead of files, and the address for the other replicas (docs/operate/scale.md).
+# Several machines: PostgreSQL instead of files, and a key for the replicas (docs/operate/scale.md).
 #database: ${DATABASE_URL}
-#cluster: {address: "10.0.0.7:8765", key: "${CLUSTER_KEY}"}
+#cluster: {key: "${CLUSTER_KEY}"}
 
 # MCP servers whose tools you use: a command to start, or a url. Blocks of other clients can be pasted unchanged
 # (`disabled: true` works, too). `tools` selects tools, `prefix` is the name of the pack, `parallel` lets calls in one

@@ -7,7 +7,6 @@ data as JSON.
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from contextvars import ContextVar
 from math import isfinite
 from typing import Any
 
@@ -30,19 +29,13 @@ MAX_HEAD = 64 * 1024  # bytes of the request head
 AUDIT = "onetool.audit"  # in the scope: kind and name of the request for the audit log
 HEAD = "onetool.head"  # in the scope: the headers by name, as returned by `read_head`
 DUPLICATE = b"\0"  # the value of a repeated header: no real header can have this value
-FORWARDED = "onetool.forwarded"  # in the scope of a forwarded request: the replica that sent it
-FORWARD_ID = "onetool.forward_id"  # in the scope of a request that one replica forwards to another: its audit id
-FORWARDED_HEADER = b"onetool-forwarded"
-ANSWERED_HEADER = b"onetool-answered"
 REQUEST_ID = b"x-request-id"
 REPLICA = b"onetool-replica"  # in responses to admins
 UNLOGGED = "unlogged"  # in scope["log"]: this request has no line in the logs
-CLUSTER_PATH = "/cluster"  # this path and all paths below it are for other replicas only
 BARE_PREFIX = "onetool.bare_prefix"  # in the scope: the path is the prefix of a mount without its trailing slash
 
 MAX_BITS = 14_000  # of an integer: Python refuses to write longer ones in decimal
 
-current_scope: ContextVar[Scope | None] = ContextVar("onetool_current_scope", default=None)  # in a cluster only
 
 _encoder = msgspec.json.Encoder()
 _COMMON_TYPES = (JSON, b"application/json; charset=utf-8")  # accepted without parsing
@@ -63,7 +56,7 @@ class HttpError(Exception):
         return msgspec.json.encode({"error": error if (id := request_id()) is None else error | {"request_id": id}})
 
 
-_IDENTITY_HEADERS = (b"host", b"origin", b"sec-fetch-site", b"authorization", FORWARDED_HEADER)
+_IDENTITY_HEADERS = (b"host", b"origin", b"sec-fetch-site", b"authorization")
 _SINGLE_HEADERS = frozenset((*_IDENTITY_HEADERS, b"content-type", b"content-length", b"transfer-encoding"))
 
 

@@ -12,7 +12,7 @@ from helpers import check_each, invoke, start
 
 NO_TABLES = "the database has no tables: run `onetool db init`"
 KEY = "0123456789abcdef0123456789abcdef"
-CLUSTER = {"address": "${REPLICA_ADDRESS}:8765", "key": "${CLUSTER_KEY}"}
+CLUSTER = {"key": "${CLUSTER_KEY}"}
 READING = [
     ["tools", "list"],
     ["bundles", "list"],
@@ -112,10 +112,10 @@ def team(tmp_path, database_url):
     return tmp_path
 
 
-def test_a_command_needs_neither_the_address_of_a_replica_nor_the_key(team):
+def test_a_command_needs_no_key(team):
     def check(command):
         done = said(team, *command)
-        assert (done.returncode, "CLUSTER_KEY" in done.stderr, "REPLICA_ADDRESS" in done.stderr) == (0, False, False)
+        assert (done.returncode, "CLUSTER_KEY" in done.stderr) == (0, False)
 
     check_each([*READING, ["db", "import"], ["bundles", "create", "new"]], check)
 
@@ -123,8 +123,7 @@ def test_a_command_needs_neither_the_address_of_a_replica_nor_the_key(team):
 def test_check_says_what_is_not_set_and_for_whom(team):
     done = said(team, "check")
     found = {one["key"]: (one["message"], one["hint"], one["severity"]) for one in json.loads(done.stdout)}
-    address, key = found["cluster.address"], found["cluster.key"]
-    assert address == ("REPLICA_ADDRESS is not set on this machine", "needed by `onetool serve`", "warning")
+    key = found["cluster.key"]
     assert (key[0], key[2]) == ("CLUSTER_KEY is not set on this machine", "warning")
     assert done.returncode == 0
 
@@ -140,23 +139,11 @@ def test_tokens_are_encrypted_and_so_need_the_key(team):
     assert (listed.returncode, listed.stderr.count("CLUSTER_KEY is not set on this machine")) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("written", "example"),
-    [
-        ("${REPLICA_ADDRESS}:8765", "REPLICA_ADDRESS=10.0.0.5 onetool serve"),
-        ("${REPLICA_ADDRESS}", "REPLICA_ADDRESS=10.0.0.5:8765 onetool serve"),
-        ("10.0.0.5:${REPLICA_PORT}", "REPLICA_PORT=8765 onetool serve"),
-    ],
-)
-def test_serve_says_what_is_not_set_where_it_stands_and_an_example_that_works(team, database_url, written, example):
-    configured(team, database=database_url, cluster={"address": written, "key": "${CLUSTER_KEY}"})
+def test_serve_says_what_is_not_set_where_it_stands(team):
     done = said(team, "serve", "--port", "0")
-    address, key = done.stderr.splitlines()[1:]
+    (key,) = done.stderr.splitlines()[1:]
     assert done.returncode == 2
-    assert str(team / "onetool.yaml") in address
-    assert "cluster.address: " in address
-    assert example in address
-    assert "auth set" not in address
+    assert str(team / "onetool.yaml") in key
     assert "cluster.key: CLUSTER_KEY is not set on this machine" in key
 
 

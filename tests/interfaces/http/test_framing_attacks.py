@@ -211,7 +211,6 @@ UNREAD = {
     "OPTIONS with a body": ("OPTIONS", "/run", []),
     "DELETE with a body": ("DELETE", f"/tools/bundles/{ID}", []),
     "a null character": ("POST", "/run?x=%00", []),
-    "a cluster route": ("POST", "/cluster/call", []),
     "an expectation": ("POST", "/nothing", ["Expect: 100-continue"]),
     "two expectations": ("POST", "/nothing", ["Expect: 100-continue", "Expect: 100-continue"]),
     "an unknown expectation": ("POST", "/nothing", ["Expect: 200-maybe"]),

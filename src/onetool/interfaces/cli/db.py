@@ -299,8 +299,6 @@ def print_replicas(replicas: Iterable[dict[str, Any]]) -> None:
     rows: list[tuple[Any, ...]] = []
     for one in replicas:
         remark = "ends" if one["is_draining"] else ""
-        if one["same_address"]:
-            remark = f"has the address of {one['same_address']}"
         if one["has_other_key"]:
             remark = "has another cluster.key"
         rows.append((one["id"], one["address"], one["version"], one["since"], remark))

@@ -21,12 +21,13 @@ import asyncio
 import logging
 import traceback
 from asyncio import CancelledError, Semaphore
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from functools import partial
 from math import ceil
 from sys import maxsize
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette import routing
 from starlette.convertors import StringConvertor, register_url_convertor
@@ -36,12 +37,8 @@ from onetool.core.principal import Principal
 from onetool.core.text import did_you_mean
 from onetool.core.trace import begin_trace, current_trace
 from onetool.http.asgi import (
-    ANSWERED_HEADER,
     CLOSE,
-    CLUSTER_PATH,
     DUPLICATE,
-    FORWARDED,
-    FORWARDED_HEADER,
     HEAD,
     JSON,
     REPLICA,
@@ -53,10 +50,7 @@ from onetool.http.asgi import (
     Scope,
     Send,
     check_content_type,
-    current_scope,
-    read_body,
     read_head,
-    replayed,
     respond,
 )
 from onetool.interfaces.http.admissions import Admissions
@@ -132,7 +126,6 @@ class Route(routing.Route):
         self.is_public = is_public  # with JWTs, pages of all origins may read it: it says where to get a JWT
         self.takes_any_host = takes_any_host  # balancers send no name or an address; the response has only a status
         self.check, self.body_factor, self.max_body = check, body_factor, max_body
-        self.is_internal = path == CLUSTER_PATH or path.startswith(f"{CLUSTER_PATH}/")  # only for other replicas
 
 
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None: ...
@@ -155,7 +148,7 @@ class Guard:
         rates: PrincipalRates | None = None,
         recorder: Recorder | None = None,
     ) -> None:
-        """Serve the routes. Requests from other replicas of a `cluster` run as the callers that those replicas checked.
+        """Serve the routes. Messages of other processes of a `cluster` run as the callers that those have checked.
 
         `rates` counts requests together with other processes. `recorder` shows each request to its observers.
         """
@@ -169,6 +162,8 @@ class Guard:
         self._rates = rates or RequestRates()
         self._admissions = Admissions()
         self._cluster = cluster
+        if cluster is not None:
+            cluster.mailbox.admit = self._admit_message
         self._recorder = recorder
         self._record_span = None if recorder is None else recorder.record_span
         self._under_way: set[GuardedRequest] = set()
@@ -218,36 +213,28 @@ class Guard:
         if head.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
             # A proxy in front of us may see the end of this body elsewhere, and take the rest for the next request.
             raise HttpError(400, "bad_request", "Transfer-Encoding must be given once, as chunked.", [CLOSE])
-        receive = request.receive
-        if self._cluster is not None:
-            current_scope.set(scope)
-        if self._cluster is not None and FORWARDED_HEADER in head:
-            receive = await self._admit_forwarded(self._cluster, request, scope, head)
-        else:
-            if not route.takes_any_host:
-                server = scope.get("server")
-                rules.check_host(head.get(b"host"), server[0] if server else None)
-            if (b"origin" in head or b"sec-fetch-site" in head) and not (route.is_public and rules.http.jwt):
-                reader = rules.check_origin(head.get(b"origin"), head.get(b"host"))
-                if reader is None:
-                    check_fetch_site(head.get(b"sec-fetch-site"), head.get(b"origin"), scope, route.is_page)
-                elif is_preflight(scope):
-                    await answer_preflight(scope, reader, request.send)
-                    return
-                else:
-                    request.add += cors_headers(reader)
-            request.check_length()
-            if route.is_internal:
-                raise HttpError(401, "unauthorized", f"{route.path} is only for other replicas of this cluster.")
-            if route.protected:
-                authorization = head.get(b"authorization")
-                principal = scope["principal"] = await rules.authenticate(authorization, scope)
-                if principal.rate is not None and (wait := await self._rates.check_async(principal)) is not None:
-                    raise _too_many(principal, wait)
-                address = str(scope["client"][0]) if scope.get("client") else ""
-                self._admissions.begin(scope, principal, address, lambda: self.rules.identify(authorization, scope))
-                if self._cluster is not None:
-                    request.name_replica(principal, self._cluster.id)
+        if not route.takes_any_host:
+            server = scope.get("server")
+            rules.check_host(head.get(b"host"), server[0] if server else None)
+        if (b"origin" in head or b"sec-fetch-site" in head) and not (route.is_public and rules.http.jwt):
+            reader = rules.check_origin(head.get(b"origin"), head.get(b"host"))
+            if reader is None:
+                check_fetch_site(head.get(b"sec-fetch-site"), head.get(b"origin"), scope, route.is_page)
+            elif is_preflight(scope):
+                await answer_preflight(scope, reader, request.send)
+                return
+            else:
+                request.add += cors_headers(reader)
+        request.check_length()
+        if route.protected:
+            authorization = head.get(b"authorization")
+            principal = scope["principal"] = await rules.authenticate(authorization, scope)
+            if principal.rate is not None and (wait := await self._rates.check_async(principal)) is not None:
+                raise _too_many(principal, wait)
+            address = str(scope["client"][0]) if scope.get("client") else ""
+            self._admissions.begin(scope, principal, address, lambda: self.rules.identify(authorization, scope))
+            if self._cluster is not None:
+                request.name_replica(principal, self._cluster.id)
         if route is NOWHERE:
             paths = [one.path for one in self.routes]
             near = did_you_mean(scope["path"], paths) or f"use one of {', '.join(paths)}"
@@ -258,9 +245,7 @@ class Guard:
             raise HttpError(405, "method_not_allowed", message, [(b"allow", allowed.encode())])
         if head.get(b"content-type") != JSON:
             check_media_type(scope, route, head)
-        if self._audit is not None and FORWARDED in scope:
-            await self._audit.begin_forwarded(scope, route.path)
-        await route.app(scope, receive, request.send)
+        await route.app(scope, request.receive, request.send)
         if request.body_error is not None:
             raise request.body_error
 
@@ -269,27 +254,16 @@ class Guard:
         scope = {"type": "http", "path": path, "root_path": "", "method": ""}
         return next((route for route in self.routes if route.matches(scope)[0] is routing.Match.FULL), NOWHERE)
 
-    async def _admit_forwarded(
-        self, cluster: "Cluster", request: "GuardedRequest", scope: Scope, head: Mapping[bytes, bytes]
-    ) -> Receive:
-        """Check that another replica, which did all other checks, sent this; return a `receive` with its body."""
-        seal, header, credentials = cluster.seal, head[FORWARDED_HEADER], self.rules.credentials
-        opened, key = seal.open(header, scope)
-        request.prove = partial(seal.proof, header, key=key)
-        forwarded = seal.read(opened)
-        if b"transfer-encoding" in head:
-            raise HttpError(411, "length_required", "A forwarded request needs a Content-Length.", [CLOSE])
-        request.check_length()
-        data = await read_body(request.receive) or b""
-        seal.accept(forwarded, data, scope)
-        if request.route.is_internal:  # the sending replica made this request and ends it itself
-            principal, current = forwarded.principal, lambda: forwarded.principal
-        else:
-            principal = credentials.capped(forwarded.principal)
-            current = partial(credentials.current, principal)
-            request.name_replica(principal, seal.replica)
-        self._admissions.begin(scope, principal, forwarded.address, current)
-        return replayed(data, request.receive)
+    @contextmanager
+    def _admit_message(self, principal: Principal, address: str) -> Generator[None]:
+        """Make the caller of another process's message the current one, if it still has access. Raises HttpError."""
+        credentials, scope = self.rules.credentials, dict[str, Any]()
+        identify = partial(credentials.current, credentials.capped(principal))
+        self._admissions.begin(scope, identify(), address, identify)
+        try:
+            yield
+        finally:
+            self._admissions.end(scope["admission"])
 
     async def _has_lost_access(self, request: "GuardedRequest") -> bool:
         """Return whether the request was cancelled because its caller lost access; if so, end the response."""
@@ -350,8 +324,7 @@ class GuardedRequest:
     """A request and its response. `receive` returns the whole body at once, `send` takes the route's response.
 
     If the body is refused, the route sees a disconnect, which it has to handle anyway; its further output is dropped,
-    and the guard sends `body_error`. `add` has headers for the response; `prove` makes a header from the status,
-    without which another replica rejects the response. `status` and `bytes` describe the response sent.
+    and the guard sends `body_error`. `add` has headers for the response. `status` and `bytes` describe the response.
     """
 
     def __init__(
@@ -359,7 +332,6 @@ class GuardedRequest:
     ) -> None:
         self.route, self.scope = route, scope
         self.add: tuple[tuple[bytes, bytes], ...] = ()
-        self.prove: Callable[[int], bytes] | None = None
         self.body_error: HttpError | None = None
         self.status = self.bytes = 0
         self._head, self._receive, self._send = head, receive, send
@@ -374,7 +346,7 @@ class GuardedRequest:
         return self.scope["method"] not in ("GET", "HEAD") and self.scope["log"].get("mcp") != "subscriptions/listen"
 
     def name_replica(self, principal: Principal, replica: str) -> None:
-        """Tell admins which replica responds. A replica that forwards a request adds its own id."""
+        """Tell admins which replica responds."""
         if principal.role == "admin":
             self.add += ((REPLICA, replica.encode()),)
 
@@ -436,8 +408,7 @@ class GuardedRequest:
             if self.status:
                 raise RuntimeError("a second response was started")
             self.status = message["status"]
-            add = self.add if self.prove is None else (*self.add, (ANSWERED_HEADER, self.prove(self.status)))
-            message["headers"] = headers = [*message.get("headers", ()), *add]
+            message["headers"] = headers = [*message.get("headers", ()), *self.add]
             if self._guard.is_draining and CLOSE not in headers:
                 headers.append(CLOSE)  # the next request on this connection might meet us stopping
         else:

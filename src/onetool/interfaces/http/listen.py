@@ -119,22 +119,6 @@ def _socket(family: socket.AddressFamily, address: str, port: int) -> socket.soc
     return one
 
 
-def listen_unix(path: str) -> socket.socket:
-    """Bind a Unix socket for other processes of this user."""
-    one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with suppress(FileNotFoundError):
-            os.unlink(path)  # left by a killed process: paths have ids that are unique among running processes
-        one.bind(path)
-        os.chmod(path, 0o600)
-        one.listen(2048)
-    except OSError as error:
-        one.close()
-        raise ListenError(f"can't listen on {path}: {error.strerror or error}") from None
-    one.setblocking(False)
-    return one
-
-
 def _reason(error: OSError, host: str, port: int) -> str:
     place = authority(host, port)
     if error.errno == errno.EADDRINUSE:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from onetool.cluster.cluster import Cluster
 
 METRICS_PATH = "/metrics"
-WORKER_PATH = f"/cluster{METRICS_PATH}"
+KIND = "metrics"  # of messages between workers
 WORKER_S = 2.0  # for another worker to answer
 MAX_SERVERS = 100  # named in labels
 STARTED_AT = time.time()
@@ -49,7 +49,8 @@ class MetricsApp:
         self._metrics = Metrics()
         app.runtime.recorder.observers.append(self._metrics.observe)
         if cluster is not None:
-            cluster.routes[WORKER_PATH] = self._answer_worker
+            cluster.mailbox.handlers[KIND] = self._answer_worker
+            cluster.mailbox.internal.add(KIND)
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         await self._check_caller(scope)
@@ -75,13 +76,12 @@ class MetricsApp:
         """Return the metrics of another worker; an empty list if it has just ended."""
         try:
             async with asyncio.timeout(WORKER_S):
-                answer = await cluster.forwarder.post(worker, WORKER_PATH, b"{}", LOCAL)
+                return msgspec.convert(await cluster.mailbox.ask(worker.id, KIND, None, LOCAL), list[Family])
         except (HttpError, TimeoutError):
             return []
-        return msgspec.json.decode(answer, type=list[Family])
 
-    async def _answer_worker(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        await respond(send, 200, msgspec.json.encode(await asyncio.to_thread(self.families)))
+    async def _answer_worker(self, _body: None) -> Any:
+        return msgspec.to_builtins(await asyncio.to_thread(self.families))
 
     def families(self) -> list[Family]:
         """Return all metrics of this process. May block for a moment."""

@@ -25,8 +25,7 @@ from onetool.core.limits import worker_share
 from onetool.core.principal import Principal
 from onetool.core.text import utc_text_ms
 from onetool.core.trace import current_trace
-from onetool.http.asgi import AUDIT, CLUSTER_PATH, FORWARD_ID, FORWARDED, UNLOGGED, HttpError, Scope
-from onetool.services.audit import AuditUnavailableError
+from onetool.http.asgi import AUDIT, UNLOGGED, Scope
 from onetool.services.event_queue import Recorder
 from onetool.services.logs import NonBlockingHandler
 
@@ -209,26 +208,14 @@ class RequestAudit:
         if self._audit.log is None:
             return
         kind, what = scope.get(AUDIT) or (None, "")
-        is_forwarded = FORWARD_ID in scope and UNLOGGED not in scope["log"]
         if route == self._login_path and scope["method"] in ("POST", "DELETE"):
             if SIGNED_IN in scope or (status >= 400 and self._logins.is_noted()):
                 self._note(scope, "login", "sign in" if scope["method"] == "POST" else "sign out", status, seconds)
         elif status in REFUSALS:
-            if is_forwarded or self._requests.is_noted(scope.get("principal", NOBODY)):
+            if self._requests.is_noted(scope.get("principal", NOBODY)):
                 self._note(scope, "refusal", what or _request_name(scope, route), status, seconds)
         elif kind is not None:
             self._note(scope, kind, what, status, seconds)
-        elif is_forwarded:
-            self._note(scope, "call", _request_name(scope, route), status, seconds)
-
-    async def begin_forwarded(self, scope: Scope, route: str) -> None:
-        """Record that a request from another replica begins, if the log is required. Raises HttpError (503)."""
-        if UNLOGGED in scope["log"]:
-            return
-        try:
-            await self._audit.begin("call", _request_name(scope, route), **_origin(scope))
-        except AuditUnavailableError as error:
-            raise HttpError(503, "audit_unavailable", f"Nothing was done: {error}.") from None
 
     def flush(self) -> None:
         """Record the refusals that were only counted until now."""
@@ -250,16 +237,13 @@ class RequestAudit:
 
 def _request_name(scope: Scope, route: str | None) -> str:
     """Return the method and the route, without the path that the client chose."""
-    path = scope["path"] if FORWARDED in scope and route == CLUSTER_PATH else route or "(unknown path)"
-    return f"{scope['method'][:10]} {path}"
+    return f"{scope['method'][:10]} {route or '(unknown path)'}"
 
 
 def _origin(scope: Scope) -> dict[str, str]:
-    """Return the fields with the address of the client, and the id of a request forwarded between replicas."""
-    if (forwarded := scope.get(FORWARDED)) is not None:
-        return {"address": forwarded.address, "via": "replica", "client": forwarded.sender, "id": scope[FORWARD_ID]}
+    """Return the fields with the address of the client."""
     client = scope.get("client")
-    return {"address": str(client[0]) if client else "", "via": "http", "id": scope.get(FORWARD_ID, "")}
+    return {"address": str(client[0]) if client else "", "via": "http"}
 
 
 class RefusalCount:

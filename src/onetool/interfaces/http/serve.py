@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from secrets import token_bytes
+from socket import gethostname
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from onetool.interfaces.http import request_log
 from onetool.interfaces.http.admissions import current_admission
 from onetool.interfaces.http.credentials import missing_token
 from onetool.interfaces.http.guard import Guard
-from onetool.interfaces.http.listen import BoundAddress, is_loopback, listen, listen_unix, resolve
+from onetool.interfaces.http.listen import BoundAddress, is_loopback, listen, resolve
 from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.http.server import serve
 from onetool.interfaces.http.site import build_site, credentials_for, is_for_this_machine, known_tokens
@@ -127,7 +128,7 @@ def serve_app(
     """
     if is_loopback(address.addresses):
         app.follow_settings()
-    shared, requests = _cluster(app, cluster)
+    shared, requests = _cluster(app, cluster, address.port)
     replica = None if shared is None else shared.id
     _start_logs(app, replica)
     lists = allow_lists(app, allowed)
@@ -160,7 +161,7 @@ def serve_app(
         further: dict[str, Any] = {}
         if shared is not None:
             at_end.callback(shared.close)
-            further = shared.start(listen_unix)
+            further = shared.start()
         if drain_s is not None:
             further["drain_s"] = drain_s
         return serve(site, address, started=started, reload=reload, **further)
@@ -203,7 +204,9 @@ def _warm_bundles(app: "App") -> None:
         import onetool.interfaces.rest.app  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
-def _cluster(app: "App", settings: "ClusterSettings | None") -> "tuple[Cluster, SharedRequests] | tuple[None, None]":
+def _cluster(
+    app: "App", settings: "ClusterSettings | None", port: int
+) -> "tuple[Cluster, SharedRequests] | tuple[None, None]":
     """Make this process a member of a cluster, with these settings or those of the config. The tables exist already."""
     if settings is None:
         if (config := app.config.cluster) is None or (database := app.database) is None:
@@ -211,7 +214,8 @@ def _cluster(app: "App", settings: "ClusterSettings | None") -> "tuple[Cluster, 
         from onetool.cluster import ClusterSettings
 
         key, *accepted = config.keys
-        settings = ClusterSettings(config.address, key, database, accepted=tuple(accepted), finish_s=config.finish_s)
+        place = f"{gethostname()}:{port}"
+        settings = ClusterSettings(place, key, database, accepted=tuple(accepted), finish_s=config.finish_s)
     from onetool.cluster.cluster import Cluster
     from onetool.cluster.drift import Drift
     from onetool.cluster.shared_requests import SharedRequests

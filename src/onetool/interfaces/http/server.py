@@ -49,7 +49,6 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     started: Callable[[], None]  # called when clients can connect
     reload: Reload | None = None
-    further: socket.socket | None = None  # an additional Unix socket to listen on
     drain_s: float = 0.0  # to accept requests after SIGTERM; then …
     finish_s: float = 0.0  # … to listen until all current requests are done, at most
     parting_s: float = 0.0  # for clients with open connections that may be about to send a request
@@ -84,7 +83,7 @@ def serve(site: Guard, address: BoundAddress, *, shutdown_timeout_s: float = STO
     except ImportError:  # not available on this system
         new_event_loop = None
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(server.serve([*address.sockets, *server.further]))
+        runner.run(server.serve([*address.sockets]))
     for handler in handlers:
         handler.flush()
     return server.signal
@@ -96,7 +95,6 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, site: Guard, watches: set[HeadWatch], options: ServeOptions) -> None:
         super().__init__(config)
         self.signal = 0
-        self.further = [] if options.further is None else [options.further]
         self._site = site
         self._watches = watches
         self._options = options
@@ -122,7 +120,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._options.parting_s and not self.force_exit:
-            await self._part([one for one in sockets or () if one is not self._options.further])
+            await self._part(sockets or [])
         for server in self.servers:
             server.close()  # no new connections, before streams are ended
         try:

@@ -13,7 +13,7 @@ from onetool._version import __version__
 from onetool.app.access import KnownTokens, local_role, names_other_machine, token_store
 from onetool.app.allow_lists import Offered, allow_lists
 from onetool.core.redaction import mask_credentials
-from onetool.http.asgi import CLUSTER_PATH, UNLOGGED, Asgi, Receive, Scope, Send, respond
+from onetool.http.asgi import UNLOGGED, Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http.credentials import Credentials
 from onetool.interfaces.http.guard import Guard, Route
 from onetool.interfaces.http.jwt_token import METADATA_PATHS, ResourceMetadata
@@ -40,7 +40,7 @@ READ = ("GET", "HEAD")
 ASK_BODY_FACTOR = 2  # a question may have 5 MiB of files, which base64 enlarges by a third
 READY_PATH = "/readyz"
 STARTING = "The tokens in the database could not be read yet, so callers can't be checked: the log says why."
-CUT_OFF = "This replica can't reach the database, but other replicas can: send requests to them."
+CUT_OFF = "This replica can't reach the database: send requests to others, if any can."
 CLOSED = "The stored tokens can't be read or are lost, so none is accepted: the log says what to do."
 HEALTH_BODY = msgspec.json.encode({"status": "ok", "version": __version__})
 
@@ -95,7 +95,6 @@ def build_site(
         Route("/openapi.json", _lazy("rest.openapi:openapi", app), methods=READ),
         is_open("/healthz", _health),
         is_open(READY_PATH, _readiness(app, lambda: site, cluster), takes_any_host=True),
-        *([Route(CLUSTER_PATH, cluster, below=True)] if cluster is not None else []),
         *(is_open(path, metadata, methods=(*READ, "OPTIONS"), is_public=True) for path in METADATA_PATHS),
         # The page and signing in are public, because they contain no data.
         is_open(LOGIN_PATH, login, methods=LOGIN_METHODS, max_body=MAX_BODY),
@@ -218,9 +217,9 @@ async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:
 def _readiness(app: "App", site: Callable[[], Guard], cluster: "Cluster | None") -> Asgi:
     """Return the app of GET /readyz: whether a balancer should send requests here.
 
-    While no replica can reach the database, all stay ready, because their tools continue to work. A replica is not
-    ready if only it can't reach the database; before it has first reached the database, because valid tokens are
-    unknown; and after `state.db` was lost. A shared database that lost its tokens must not take out all replicas.
+    A replica is not ready while it can't reach the database; before it has first reached the database, because valid
+    tokens are unknown; and after `state.db` was lost. While no replica is ready, balancers should send requests to all
+    that are alive, because their tools continue to work: deploy/haproxy.cfg shows how.
     """
 
     async def answer(scope: Scope, _receive: Receive, send: Send) -> None:
@@ -231,7 +230,7 @@ def _readiness(app: "App", site: Callable[[], Guard], cluster: "Cluster | None")
             found = {"status": "starting", "message": STARTING}
         if tokens is not None and app.config.database is None and (tokens.problem or tokens.loss):
             found = {"status": "closed", "message": CLOSED}
-        if app.config.database is not None and cluster is not None and await cluster.is_cut_off():
+        if app.config.database is not None and cluster is not None and not cluster.members.has_database:
             found = {"status": "cut_off", "message": CUT_OFF}
         if site().is_draining:
             found = {"status": "draining", "message": "This server is about to stop: send requests to other servers."}

@@ -4,6 +4,7 @@ interfaces/http checks access first and sets `scope["principal"]`. `McpHttpApp` 
 `StatelessMcp` (2026-07-28) or `SessionMcp` (earlier revisions) answers it.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import parse_qs
 
@@ -27,7 +28,7 @@ from onetool.core.mcp_protocol import (
     result_response,
     unsupported_version,
 )
-from onetool.core.principal import LOCAL, Principal
+from onetool.core.principal import LOCAL, Principal, current_principal
 from onetool.http.asgi import (
     DUPLICATE,
     HEAD,
@@ -37,7 +38,6 @@ from onetool.http.asgi import (
     Scope,
     Send,
     header,
-    replayed,
     respond,
 )
 from onetool.http.response_stream import DisconnectWatch, ResponseStream, send_json
@@ -54,6 +54,7 @@ from onetool.interfaces.mcp.http_headers import (
 from onetool.interfaces.mcp.http_sessions import RETRY, HttpSession, HttpSessions, serve_stream
 from onetool.interfaces.mcp.methods import handle_request
 from onetool.interfaces.mcp.notifications import follow, reload
+from onetool.interfaces.mcp.pending_calls import answer_key
 from onetool.interfaces.mcp.service import Service
 
 if TYPE_CHECKING:
@@ -76,6 +77,16 @@ class NotifyOnlyChannel(msgspec.Struct, eq=False):
         raise JsonRpcError(INTERNAL_ERROR, "this client accepts no requests")
 
 
+class NoChannel:
+    """The channel of a request whose client is connected to another process."""
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        pass
+
+    async def request(self, method: str, params: dict[str, Any]) -> Any:
+        raise JsonRpcError(INTERNAL_ERROR, "this client accepts no requests")
+
+
 class StatelessMcp:
     """Answers stateless requests. A request is cancelled when its client disconnects."""
 
@@ -84,8 +95,6 @@ class StatelessMcp:
         self._shared = shared
 
     async def post(self, message: Message, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._shared is not None and await self._shared.is_answered(message, scope, receive, send):
-            return
         if "id" not in message or "method" not in message:
             await send_json(send, 202, None)  # notifications of a stateless client are ignored
             return
@@ -93,12 +102,30 @@ class StatelessMcp:
         request = self._read(message, scope, NotifyOnlyChannel(response))
         with DisconnectWatch(receive, response):
             try:
-                reply, status = result_response(request.id, await handle_request(self._service, request)), 200
+                reply, status = result_response(request.id, await self._answer(request)), 200
             except JsonRpcError as error:
                 if error.data is AWAY and not response.is_stream:
                     raise
                 reply, status = error_response(request.id, error), HTTP_STATUS.get(error.code, 200)
             await response.finish(reply, status)
+
+    async def _answer(self, request: McpRequest) -> dict[str, Any]:
+        """Answer a request here, or have the process do it that has its call or its task."""
+        shared, client = self._shared, request.client
+        if shared is None or (holder := shared.elsewhere(request.method, request.params)) is None:
+            return await handle_request(self._service, request)
+        told = {"method": request.method, "params": request.params, "menu": client.menu, "whole": client.wants_whole}
+        return await shared.answer(holder, told, client.principal, answer_key(request))
+
+    async def answer_for_other(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a request that another process has received. There are no notifications: nobody could get them."""
+        method, params = told["method"], told["params"]
+        try:
+            client = client_from_meta(params.get("_meta"), current_principal.get(), told["menu"], told["whole"])
+            request = McpRequest(id=0, method=method, params=params, client=client, channel=NoChannel())
+            return {"result": await handle_request(self._service, request)}
+        except JsonRpcError as error:
+            return {"error": [error.code, str(error), error.data]}
 
     def _read(self, message: Message, scope: Scope, channel: NotifyOnlyChannel) -> McpRequest:
         """Check that the headers repeat the message, and return the request. Raises JsonRpcError."""
@@ -145,10 +172,9 @@ class SessionMcp:
             text = "only a client with a session can GET its stream: POST messages here"
             raise HttpError(405, "method_not_allowed", text, _ALLOW)
         session, head = await self._session(scope), scope[HEAD]
-        if self._shared is not None:
-            head = await self._shared.is_streamed(session, head, scope, receive, send)
-        if head is not None:
-            await serve_stream(session, head, receive, send)
+        await serve_stream(
+            session, head if self._shared is None else self._shared.resumed(session, head), receive, send
+        )
 
     async def delete(self, scope: Scope, send: Send) -> None:
         session = await self._session(scope)
@@ -212,6 +238,8 @@ class McpHttpApp:
         self._stateless = StatelessMcp(self.service, shared)
         self._session = SessionMcp(self.service, shared)
         self._shared = shared
+        if shared is not None:
+            shared.on_request(self._stateless.answer_for_other)
 
     def start(self) -> None:
         """Follow changes in the app. Called on the event loop when the server has started."""
@@ -258,8 +286,7 @@ class McpHttpApp:
                         scope["log"]["name"] = name[:100]
                 is_stateless = head.get(VERSION) in _STATELESS or method == "server/discover"
                 if is_stateless or ("_meta" in params and is_stateless_message(params["_meta"])):
-                    again = receive if self._shared is None else replayed(body, receive)
-                    await self._stateless.post(message, scope, again, send)
+                    await self._stateless.post(message, scope, receive, send)
                 else:
                     await self._session.post(message, scope, send)
             elif scope["method"] == "GET":

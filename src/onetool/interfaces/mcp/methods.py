@@ -20,7 +20,6 @@ from onetool.core.mcp_protocol import (
     RESOURCE_NOT_FOUND,
     SERVER_INFO,
     STATELESS_REVISIONS,
-    TASK_GONE,
     TASKS,
     JsonRpcError,
     negotiated_revision,
@@ -40,7 +39,6 @@ from onetool.interfaces.mcp.content import LINKS_SINCE, for_revision, text_block
 from onetool.interfaces.mcp.http_headers import check_arguments
 from onetool.interfaces.mcp.menus import MenuEntry
 from onetool.interfaces.mcp.pending_calls import (
-    PendingCall,
     can_pause,
     lacking_capability,
     missing_capability,
@@ -248,31 +246,25 @@ async def list_offers(
 async def get_task(service: Service, request: McpRequest) -> dict[str, Any]:
     _check_tasks(request)
     id, ttl_ms = request.param("taskId"), service.pending_calls.ttl_ms
-    if service.tasks is not None and service.tasks.is_lost(id):
-        return await service.tasks.lost(id, request.client.owner, ttl_ms)
+    if service.tasks is not None and service.tasks.is_elsewhere(id):
+        return await service.tasks.read(id, request.client.owner, ttl_ms)
     return service.pending_calls.task(id, request.client).task(ttl_ms)
 
 
 async def update_task(service: Service, request: McpRequest) -> dict[str, Any]:
     _check_tasks(request)
-    pending = await _running_task(service, request)
+    pending = service.pending_calls.task(request.param("taskId"), request.client)
     pending.take_answers(request.param("inputResponses", dict))
+    await service.pending_calls.stored(pending)
     return {}
 
 
 async def cancel_task(service: Service, request: McpRequest) -> dict[str, Any]:
     _check_tasks(request)
-    (await _running_task(service, request)).cancel()
+    pending = service.pending_calls.task(request.param("taskId"), request.client)
+    pending.cancel()
+    await service.pending_calls.stored(pending)
     return {}
-
-
-async def _running_task(service: Service, request: McpRequest) -> PendingCall:
-    """Return a task of this replica. Raises JsonRpcError."""
-    id = request.param("taskId")
-    if service.tasks is not None and service.tasks.is_lost(id):
-        await service.tasks.lost(id, request.client.owner, 0)  # other callers get the same error
-        raise JsonRpcError(INVALID_PARAMS, f"taskId: {TASK_GONE}")
-    return service.pending_calls.task(id, request.client)
 
 
 def _check_tasks(request: McpRequest) -> None:

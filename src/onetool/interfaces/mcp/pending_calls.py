@@ -4,6 +4,8 @@ Since 2026-07-28 a server asks by responding: the response to a request has the 
 request again with the answers. The call waits here in the middle of its handler, so that nothing runs twice. The
 client's `requestState` is signed. It is valid once, for the same client and the same request.
 
+The same answer, sent again, gets the same outcome: a client may have lost the response.
+
 A task (an extension of the protocol) is a pending call with an id that the client polls.
 """
 
@@ -74,6 +76,7 @@ class PendingCall:
         self.created = self.updated = _now()
         self.expires: asyncio.TimerHandle | None = None
         self.is_kept = 0.0
+        self.on_change: Callable[[], None] | None = None  # called when the status of a task has changed
         self.is_admitted = is_admitted.get()
         self._principal = caller.client.principal
         self._loop = asyncio.get_running_loop()
@@ -149,7 +152,7 @@ class PendingCall:
             else:
                 asking.answer.set_result(value)
             del self.asks[key]
-        self.updated = _now()
+        self._changed()
 
     def questions(self) -> dict[str, Any]:
         return {key: request_for(asking.question) for key, asking in self.asks.items()}
@@ -159,14 +162,20 @@ class PendingCall:
         if turns:
             self._loop.call_soon(self._settle_soon, turns - 1)
         elif self.asks:
+            self._changed()
             self._wake()
 
-    def _ended(self, work: "asyncio.Task[Result]") -> None:
+    def _changed(self) -> None:
         self.updated = _now()
+        if self.on_change is not None:
+            self.on_change()
+
+    def _ended(self, work: "asyncio.Task[Result]") -> None:
         self.answers.clear()
         error = None if work.cancelled() else work.exception()  # reported when a client asks
         if error is not None and not isinstance(error, JsonRpcError):
             log.error("a call failed", exc_info=error)
+        self._changed()
         self._wake()
 
     def _wake(self) -> None:
@@ -219,6 +228,7 @@ class PendingCalls:
         self._by_id: dict[str, PendingCall] = {}
         self._tasks: set[str] = set()
         self._asking: Counter[str] = Counter()  # by caller
+        self._outcomes: dict[str, asyncio.Future[Result]] = {}  # of the last answers
         self._look: asyncio.TimerHandle | None = None
 
     @property
@@ -284,17 +294,35 @@ class PendingCalls:
         return {"resultType": "task", **pending.summary(self.ttl_ms)}
 
     async def share(self, pending: PendingCall) -> None:
-        """Store the task for the other replicas, now and when it has ended."""
+        """Store the task for the other processes, now and whenever its status changes."""
         if (shared := self._shared_tasks) is None:
             return
-        owner = pending.caller.owner
 
-        def end(_: object) -> None:
-            if not self._is_closed:  # otherwise it ends with this replica, which the others notice
-                shared.end(pending.id, owner, self._task_seconds, pending.task(self.ttl_ms))
+        def changed() -> None:
+            if not self._is_closed:  # otherwise it ends with this process, and `give_up` has stored that
+                shared.keep(pending.id, pending.caller.owner, self._task_seconds, pending.task(self.ttl_ms))
 
-        await shared.begin(pending.id, owner, self._task_seconds)
-        pending.work.add_done_callback(end)
+        pending.on_change = changed
+        changed()
+        await shared.stored(pending.id)
+
+    async def stored(self, pending: PendingCall) -> None:
+        """Wait until the other processes can see the status of a task, which has just changed."""
+        if self._shared_tasks is not None:
+            await asyncio.sleep(0)  # a cancellation changes it in the next turn of the loop
+            await self._shared_tasks.stored(pending.id)
+
+    def outcome_of(self, key: str) -> "asyncio.Future[Result] | None":
+        """Return the outcome of an answer that was sent before."""
+        return self._outcomes.get(key)
+
+    def begin_answer(self, key: str) -> "asyncio.Future[Result]":
+        """Return a future for the outcome of an answer, which is kept for a client that sends it again."""
+        outcome = self._outcomes[key] = asyncio.get_running_loop().create_future()
+        outcome.add_done_callback(lambda _: outcome.cancelled() or outcome.exception())  # maybe nobody asks again
+        while len(self._outcomes) > MAX_PENDING:
+            self._outcomes.pop(next(iter(self._outcomes)))
+        return outcome
 
     def task(self, id: Any, client: RemoteClient) -> PendingCall:
         pending = self._by_id.get(id) if isinstance(id, str) and id in self._tasks else None
@@ -318,7 +346,7 @@ class PendingCalls:
                     counts = "calls done: 0, failed: 0, not known: 1" if calls is None else calls.counts()
                     error = JsonRpcError(INTERNAL_ERROR, f"the server stopped before this was done; {counts}")
                     task = {**pending.summary(self.ttl_ms), "status": "failed", "error": error.error()}
-                    shared.end(pending.id, pending.caller.owner, self._task_seconds, task)
+                    shared.keep(pending.id, pending.caller.owner, self._task_seconds, task)
         self.close()
         if shared is not None:
             await shared.flush()
@@ -376,6 +404,15 @@ def binding_of(method: str, params: Mapping[str, Any]) -> bytes:
     return blake2b(json.dumps([method, kept], sort_keys=True).encode(), digest_size=16).digest()
 
 
+def answer_key(request: McpRequest) -> str | None:
+    """Return what the same answer of the same client to the same question has in common; None for other requests."""
+    if (state := request.params.get("requestState")) is None:
+        return None
+    parts = [request.client.owner, state, request.params.get("inputResponses")]
+    told = json.dumps(parts, sort_keys=True).encode() + binding_of(request.method, request.params)
+    return blake2b(told, digest_size=16).hexdigest()
+
+
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -404,9 +441,30 @@ async def run_pausing(
     request: McpRequest, work: Work, pending_calls: PendingCalls, task_after: float | None = None
 ) -> dict[str, Any]:
     """Run the work for the request's caller. Return its result, its questions, or its task."""
-    if not request.client.can(TASKS):
+    if (key := answer_key(request)) is None:
+        return await _run_until_pause(request, _start(request, work, pending_calls), pending_calls, task_after)
+    if (known := pending_calls.outcome_of(key)) is not None:
+        return await asyncio.shield(known)
+    pending = _resume(request, pending_calls)
+    outcome = pending_calls.begin_answer(key)
+    try:
+        result = await _run_until_pause(request, pending, pending_calls, task_after)
+    except JsonRpcError as error:
+        outcome.set_exception(error)
+        raise
+    except BaseException:
+        outcome.set_exception(JsonRpcError(INTERNAL_ERROR, "the call was cancelled"))
+        raise
+    outcome.set_result(result)
+    return result
+
+
+async def _run_until_pause(
+    request: McpRequest, pending: PendingCall, pending_calls: PendingCalls, task_after: float | None
+) -> dict[str, Any]:
+    client = request.client
+    if not client.can(TASKS):
         task_after = None
-    client, pending = request.client, _start_or_resume(request, work, pending_calls)
     try:
         if not await pending.wait_for_pause(task_after):
             if pending_calls.has_room_for(client.principal):
@@ -425,21 +483,24 @@ async def run_pausing(
     return {"resultType": "input_required", "inputRequests": pending.questions(), "requestState": state}
 
 
-def _start_or_resume(request: McpRequest, work: Work, pending_calls: PendingCalls) -> PendingCall:
-    """Return a new pending call, or the one that this request resumes."""
-    answers = request.param("inputResponses", dict, {})
-    binding = binding_of(request.method, request.params)
-    if "requestState" in request.params:
-        pending = pending_calls.resume(request.params["requestState"], request.client, binding)
-        pending.caller.client, pending.caller.channel = request.client, request.channel
-        pending.caller.progress_token = request.progress_token
-        pending.take_answers(answers)
-        return pending
+def _start(request: McpRequest, work: Work, pending_calls: PendingCalls) -> PendingCall:
     caller = ClientCaller(
         request.client, request.channel, request.progress_token, lambda question: pending.ask(question)
     )
-    pending = PendingCall(caller, binding, answers, pending_calls.replica)
+    answers = request.param("inputResponses", dict, {})
+    pending = PendingCall(caller, binding_of(request.method, request.params), answers, pending_calls.replica)
     pending.start(work(caller))
+    return pending
+
+
+def _resume(request: McpRequest, pending_calls: PendingCalls) -> PendingCall:
+    """Give the answers of a request to its pending call. Raises JsonRpcError."""
+    answers = request.param("inputResponses", dict, {})
+    binding = binding_of(request.method, request.params)
+    pending = pending_calls.resume(request.params["requestState"], request.client, binding)
+    pending.caller.client, pending.caller.channel = request.client, request.channel
+    pending.caller.progress_token = request.progress_token
+    pending.take_answers(answers)
     return pending
 
 

@@ -280,6 +280,8 @@ class AskApp(RestApp):
         self._context = AskContext(app, allowed)
         self._context.questions = OpenQuestions(app, "" if cluster is None else cluster.id)
         self._context.cluster = cluster
+        if cluster is not None:
+            cluster.mailbox.handlers[ask_approvals.KIND] = ask_approvals.answer_for_other(self._context.questions)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
         try:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from onetool.core.principal import owner
+from onetool.core.principal import current_principal, owner
 from onetool.core.text import escape_invisible, has_controls, skeleton, suspicious_words, utc_text
 from onetool.http.asgi import encode
 from onetool.interfaces.rest import ASK_PATH
@@ -31,9 +31,11 @@ from onetool.sources.bundles.validation import converted
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.cluster.cluster import Cluster
+    from onetool.cluster.mailbox import Handler
     from onetool.core.call import ToolCall
     from onetool.core.spec import ToolSpec
 
+KIND = "approval"  # of messages between processes
 APPROVAL_S = 300.0  # without an answer, the call is refused
 MAX_WARNINGS = 5  # of one kind
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -171,19 +173,29 @@ class AskContext(RestContext):
     cluster: "Cluster | None" = None
 
 
-async def is_elsewhere(request: RestRequest) -> bool:
-    """Return whether another replica streams this question; if so, it has answered the request."""
-    assert isinstance(request.context, AskContext)  # noqa: S101 - for the type checker
-    cluster, id = request.context.cluster, request.path[0]
-    if cluster is None or (owner := cluster.owner_of(id)) in (None, cluster.id):
-        return False
-    await cluster.forwarder.forward(await cluster.other(owner), request.scope, request.receive, request.send)
-    return True
+async def decide(request: RestRequest, approve: bool | None) -> None:
+    """Decide on the call of a question, or cancel the question, here or at the process that streams it."""
+    context = request.context
+    assert isinstance(context, AskContext)  # noqa: S101 - for the type checker: routes of /ask have no other context
+    told = [request.path[0], request.path[-1], approve]
+    if context.cluster is not None and (holder := context.cluster.elsewhere(request.path[0])) is not None:
+        await context.cluster.mailbox.ask(holder, KIND, told, current_principal.get())
+    else:
+        await answer_for_other(context.questions)(told)
 
 
-def open_question(request: RestRequest) -> OpenQuestion:
-    assert isinstance(request.context, AskContext)  # noqa: S101 - for the type checker: routes of /ask have no other context
-    return request.context.questions.get(request.path[0], owner())
+def answer_for_other(questions: OpenQuestions) -> "Handler":
+    """Return the function that takes the answers that other processes have received."""
+
+    async def take(told: Any) -> None:
+        id, call, approve = told
+        question = questions.get(id, owner())
+        if approve is None:
+            question.cancel()
+        else:
+            question.decide(call, approve)
+
+    return take
 
 
 @RestRoute(
@@ -195,28 +207,22 @@ def open_question(request: RestRequest) -> OpenQuestion:
     status=(204,),
     errors=(404, 409),
 )
-async def approve_call(request: RestRequest) -> RestResponse | None:
+async def approve_call(request: RestRequest) -> RestResponse:
     """Approve or refuse a call of the model.
 
     For questions with `approve: ask`. Only the client that asked can use this; all others get 404. After five minutes
     without an answer the call is refused.
     """
-    if await is_elsewhere(request):
-        return None
-    question = open_question(request)  # first, so that others learn nothing about the expected body
-    answer = converted(await json_body(request), ApprovalAnswer)
-    question.decide(request.path[1], answer.approve)
+    await decide(request, converted(await json_body(request), ApprovalAnswer).approve)
     return NO_CONTENT
 
 
 @RestRoute("DELETE", f"{ASK_PATH}/{{question}}", "Questions", role="call", status=(204,), errors=(404,))
-async def cancel_question(request: RestRequest) -> RestResponse | None:
+async def cancel_question(request: RestRequest) -> RestResponse:
     """Cancel a question that is being answered.
 
     No further call is approved, and the stream ends with `error` (interrupted). Only the client that asked can use
     this; all others get 404.
     """
-    if await is_elsewhere(request):
-        return None
-    open_question(request).cancel()
+    await decide(request, None)
     return NO_CONTENT

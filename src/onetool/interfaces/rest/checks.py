@@ -64,7 +64,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One of the processes that serve: a replica, or a worker of one machine."""
 
     id: str
-    address: Annotated[str, Meta(description="The address for the other replicas.")]
+    address: Annotated[str, Meta(description="Its host and port, or the number of the worker.")]
     version: str
     since: str
     is_draining: Annotated[bool, Meta(description="Whether it is about to stop and gets no new requests.")]
@@ -90,12 +90,12 @@ async def get_check(request: RestRequest) -> RestResponse:
     await context.app.look_again()
     await context.app.catalog.refresh(at_once=True)
     found = context.clean(msgspec.to_builtins(await asyncio.to_thread(_check, context.app)), None)
-    if context.members is not None:  # addresses are not secrets, even if they come from the environment
+    if context.members is not None:
         found["replicas"] = [
             msgspec.to_builtins(
                 ReplicaReport(
                     id=one.id,
-                    address=one.address,
+                    address=one.place,
                     version=one.version,
                     since=utc_text(one.since),
                     is_draining=one.is_draining,

@@ -23,8 +23,8 @@ class WorkerOrder(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     addresses: tuple[str, ...]
     sockets: tuple[int, ...] = ()  # descriptors of the listening sockets
-    socket: str = ""  # the path where other workers reach this one
-    key: bytes = b""  # authenticates the workers to each other
+    place: str = ""  # the name of this process in the database
+    key: bytes = b""  # seals the messages between workers
     database: str = ""  # the file that the workers share
     menu: str | None = None
     allowed: list[str] | None = None

@@ -27,7 +27,7 @@ from time import monotonic
 import msgspec
 from msgspec.structs import replace
 
-from onetool.cluster import UNIX
+from onetool.cluster.members import forget_replica
 from onetool.core.errors import OneToolError
 from onetool.database import DatabaseError
 from onetool.database.sqlite import SqliteDatabase
@@ -43,7 +43,6 @@ MAX_DEATHS = 6  # quick deaths in a row, while no worker serves
 IN_TURN_S = 15.0  # for all workers to stop one after the other; then the rest stop at once
 STOP_S = 30.0  # until a stopping worker is killed
 RELOAD_S = 60.0
-MAX_PATH = 100  # bytes of a socket's path: systems accept at least 103
 
 
 class ServingProcess:
@@ -125,7 +124,7 @@ class Supervisor:
     """A supervisor of `order.count` workers that serve at the address."""
 
     def __init__(self, order: WorkerOrder, address: BoundAddress, print_line: Callable[[str], None]) -> None:
-        """Complete `order`, the first worker's, with sockets, paths and a key."""
+        """Complete `order`, the first worker's, with sockets, a database and a key."""
         self._sockets = address.sockets
         self._folder = _private_folder()
         self._database = SqliteDatabase(self._folder / "workers.db")
@@ -199,8 +198,8 @@ class Supervisor:
         raise WorkersFailedError(f"worker {number} {_describe_end(code)} before it served", code if code > 0 else 1)
 
     def _launch(self, number: int) -> ServingProcess:
-        path = self._folder / f"{number}-{token_hex(4)}.sock"
-        worker = self._workers[number] = ServingProcess(replace(self._order, number=number, socket=str(path)))
+        place = f"worker {number} ({token_hex(4)})"
+        worker = self._workers[number] = ServingProcess(replace(self._order, number=number, place=place))
         return worker
 
     async def _keep(self, number: int) -> None:
@@ -227,14 +226,11 @@ class Supervisor:
     def _forget(self, worker: ServingProcess) -> None:
         """Tell the other workers at once that this worker is gone; otherwise, they notice after some seconds."""
         try:
-            delete, address = "DELETE FROM replicas WHERE address = %s", f"{UNIX}{worker.order.socket}"
-            self._database.write(lambda work: work.execute(delete, (address,)))
+            forget_replica(self._database, worker.order.place)
         except DatabaseError as error:
             log.warning(
                 "Worker %d is gone, but the other workers could not be notified: %s", worker.order.number, error
             )
-        with suppress(OSError):
-            os.unlink(worker.order.socket)
 
     # Stopping
 
@@ -339,16 +335,5 @@ def _describe_end(code: int) -> str:
 
 
 def _private_folder() -> Path:
-    """Return a new folder that only this user can enter, with a path that is short enough for sockets.
-
-    XDG_RUNTIME_DIR comes last: it is removed when the user logs out, and a server may stay.
-    """
-    for place in (None, "/tmp", os.environ.get("XDG_RUNTIME_DIR")):  # noqa: S108 - mkdtemp makes a folder of our own
-        with suppress(OSError):
-            folder = tempfile.mkdtemp(prefix="onetool-", dir=place or None)
-            if len(os.fsencode(folder)) + len("/100-01234567.sock") <= MAX_PATH:
-                return Path(folder)
-            os.rmdir(folder)
-    raise WorkersFailedError(
-        "No folder has a path short enough for the sockets of the workers: set TMPDIR to a short path"
-    )
+    """Return a new folder that only this user can enter."""
+    return Path(tempfile.mkdtemp(prefix="onetool-"))

@@ -100,13 +100,13 @@ def main() -> None:
         leave_after(lambda: _serve(order, channel))
     finally:
         if not channel.is_open:  # the supervisor can't do it any more
-            shutil.rmtree(Path(order.socket).parent, ignore_errors=True)
+            shutil.rmtree(Path(order.database).parent, ignore_errors=True)
         gc.freeze()
 
 
 def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
     from onetool.app import App
-    from onetool.cluster import UNIX, ClusterSettings
+    from onetool.cluster import ClusterSettings
     from onetool.database.sqlite import SqliteDatabase
     from onetool.interfaces.cli.output import claim_stdout
     from onetool.interfaces.http.listen import BoundAddress
@@ -123,7 +123,7 @@ def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
         one.set_inheritable(False)
     address = BoundAddress(order.host, order.port, order.addresses, sockets)
     database = SqliteDatabase(Path(order.database))
-    cluster = ClusterSettings(f"{UNIX}{order.socket}", order.key, database, lambda: channel.is_last)
+    cluster = ClusterSettings(order.place, order.key, database, lambda: channel.is_last, is_one_machine=True)
     servers = {} if order.server is None else server_of(order.server, order.name)
     with App.open(order.config, watch=order.watch, servers=servers) as app:
         reports = ReloadReports(app, channel)

@@ -442,7 +442,7 @@ export interface components {
         /** @description One of the processes that serve: a replica, or a worker of one machine. */
         ReplicaReport: {
             id: string;
-            /** @description The address for the other replicas. */
+            /** @description Its host and port, or the number of the worker. */
             address: string;
             version: string;
             since: string;
