@@ -279,6 +279,16 @@ class TablesMissingError(DatabaseError):
         )
 
 
+class OlderReplicasError(DatabaseError):
+    """Replicas of an older version run, which need the old tables."""
+
+    def __init__(self, running: list[str]) -> None:
+        which = ", ".join(running)
+        super().__init__(
+            f"this version can't run beside older replicas: stop all of them first, then try again ({which})"
+        )
+
+
 class ChangeUnknownError(DatabaseError):
     """The connection was lost during the commit, so the change may or may not have happened. Repeating it is safe."""
 

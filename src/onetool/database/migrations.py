@@ -2,7 +2,8 @@
 braces come from the driver (`Database.dialect`).
 
 SQLite skips statements that begin with `-- postgresql`. A database with unknown migrations is refused. Migrations only
-add, so that processes of two versions can run at the same time during an update, after `onetool db migrate`.
+add, so that processes of two versions can run at the same time during an update, after `onetool db migrate`; but not
+beside ALONE.
 """
 
 import re
@@ -17,11 +18,14 @@ from onetool.database.connection import (
     Database,
     LockNumber,
     NewerDatabaseError,
+    OlderReplicasError,
     TablesMissingError,
     Transaction,
 )
 
 MAX_SECONDS = 600
+ALONE = "mailbox"  # a migration that replaces tables which older replicas use
+SEEN_S = 5.0  # since the last heartbeat of a replica that runs
 POSTGRESQL = "-- postgresql\n"
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS onetool_migrations "
@@ -66,15 +70,26 @@ def migrate(database: Database) -> list[str]:
 
     If none is missing, nothing is written, so that a role without the right to create tables can use existing ones.
     """
-    if not missing(database):
+    if not (names := missing(database)):
         return []
 
     def job(work: Transaction) -> list[str]:
         work.allow(MAX_SECONDS)  # another replica may hold the lock, and large tables take time
         work.lock(LockNumber.MIGRATIONS)
+        if ALONE in names and len(names) < NEWEST:
+            _refuse_beside_older(work, database)
         return _run(work, database, is_postgres=True)
 
     return database.write(job)
+
+
+def _refuse_beside_older(work: Transaction, database: Database) -> None:
+    """Raise OlderReplicasError if replicas of an older version run, which could not go on with the new tables."""
+    if not work.execute("SELECT to_regclass('replicas') IS NOT NULL")[0][0]:
+        return
+    sql = f"SELECT id, version FROM replicas WHERE seen_at > {database.clock} - %s ORDER BY id"  # noqa: S608 - ours
+    if running := work.execute(sql, (SEEN_S,)):
+        raise OlderReplicasError([f"{id} ({version})" for id, version in running])
 
 
 def require_tables(database: Database) -> None:

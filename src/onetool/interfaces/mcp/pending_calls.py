@@ -406,10 +406,11 @@ def binding_of(method: str, params: Mapping[str, Any]) -> bytes:
 
 def answer_key(request: McpRequest) -> str | None:
     """Return what the same answer of the same client to the same question has in common; None for other requests."""
-    if (state := request.params.get("requestState")) is None:
+    params = request.params
+    if "requestState" not in params:
         return None
-    parts = [request.client.owner, state, request.params.get("inputResponses")]
-    told = json.dumps(parts, sort_keys=True).encode() + binding_of(request.method, request.params)
+    parts = [request.client.owner, params["requestState"], params.get("inputResponses")]
+    told = json.dumps(parts, sort_keys=True).encode() + binding_of(request.method, params)
     return blake2b(told, digest_size=16).hexdigest()
 
 
