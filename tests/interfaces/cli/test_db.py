@@ -115,7 +115,7 @@ def heartbeat(database_url, id):
 def test_rows_that_no_replica_has_written_are_not_shown(folder, database_url):
     said(folder, "init")
     with psycopg.connect(database_url) as connection:
-        sql = "INSERT INTO replicas VALUES (%s, 'a:1', '0', %s::float8, extract(epoch from now()) + 4, false)"
+        sql = "INSERT INTO replicas VALUES (%s, 'a:1', '0', %s::float8, extract(epoch from now()) + 4, false, '', '')"
         for id, since in (("odd", "NaN"), ("far", "Infinity"), ("good", "0")):
             connection.execute(sql, (id, since))
     with heartbeat(database_url, "good"):
@@ -126,7 +126,9 @@ def test_a_person_sees_tables_and_replicas(folder, database_url):
     shown, code = on_a_terminal(folder, "db", "init")
     assert (code, "Created: documents" in shown, "tables of OneTool" in shown) == (0, True, True)
     with psycopg.connect(database_url) as connection:
-        sql = "INSERT INTO replicas VALUES (%s, '10.0.0.7:8765', '0.1.0', 0, extract(epoch from now()) + %s, false)"
+        sql = (
+            "INSERT INTO replicas VALUES (%s, 'web-1:8765', '0.1.0', 0, extract(epoch from now()) + %s, false, '', '')"
+        )
         connection.execute(sql, ("alive", 4))
         connection.execute(sql, ("gone", -60))
     with heartbeat(database_url, "alive"):
@@ -134,7 +136,7 @@ def test_a_person_sees_tables_and_replicas(folder, database_url):
             shown, code = on_a_terminal(folder, *command)
             assert code == 0
             assert "1 replica" in shown
-            assert re.search(r"alive +10\.0\.0\.7:8765 +0\.1\.0 +1970-01-01T00:00:00Z", shown)
+            assert re.search(r"alive +web-1:8765 +0\.1\.0 +1970-01-01T00:00:00Z", shown)
             assert "gone" not in shown
         assert "Database: PostgreSQL" in shown
         assert [one["id"] for one in said(folder)["replicas"]] == ["alive"]

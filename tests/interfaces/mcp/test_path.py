@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 
@@ -69,18 +68,6 @@ def test_a_call_that_stands_alone(site, frames):
     status, _, body = asyncio.run(post(site, "tools/call", {**CALL, "_meta": about}, *names))
     assert status == 200, body
     assert len(frames) - 1 <= MAX_FRAMES, frames
-
-
-def test_a_response_comes_in_one_piece(serve):
-    peer = HttpPeer(serve("--menu", "direct"), "old")
-    message = json.dumps(peer.message("tools/list")).encode()
-    head = [("Host", f"127.0.0.1:{peer.server.port}"), ("Content-Length", str(len(message))), *peer.headers()]
-    request = "POST /mcp HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in head) + "\r\n"
-    with socket.create_connection(("127.0.0.1", peer.server.port), 60) as client:
-        for _ in range(5):
-            client.sendall(request.encode() + message)
-            head, _, body = client.recv(1024 * 1024).partition(b"\r\n\r\n")
-            assert json.loads(body)["result"]["tools"]
 
 
 def test_lists_take_no_thread_each(serve):

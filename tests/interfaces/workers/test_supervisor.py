@@ -111,7 +111,6 @@ def test_the_folder_of_the_workers_outlives_a_logout(tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "t"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "x"))
-    monkeypatch.setattr(supervisor, "MAX_PATH", 1000)
     assert supervisor._private_folder().parent == tmp_path / "t"
 
 
