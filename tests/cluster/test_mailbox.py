@@ -1,6 +1,7 @@
 """Messages between processes: each is handled once, and answered only by who has the key."""
 
 import asyncio
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -109,6 +110,33 @@ def test_the_same_message_is_handled_once(shared):
         again = [a.ask(id_of(b), "note", "x", ADA, id="the same") for _ in range(3)]
         assert await asyncio.gather(*again) == [1, 1, 1]
         assert await a.ask(id_of(b), "note", "x", ADA, id="the same") == 1  # later, too
+
+    run(shared, test)
+    assert handled == ["x"]
+
+
+def test_a_message_that_ends_during_a_look_is_not_handled_again(shared):
+    handled = []
+
+    async def test(a, b):
+        read, seen = b._read, asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def slow(work, waiting):
+            found = read(work, waiting)
+            if handled:  # the message is being handled, and ends before this look does
+                loop.call_soon_threadsafe(seen.set)
+                time.sleep(0.5)
+            return found
+
+        async def note(body):
+            handled.append(body)
+            b._woken.set()
+            await seen.wait()
+
+        b._read, b.handlers["note"] = slow, note
+        await a.ask(id_of(b), "note", "x", ADA)
+        await asyncio.sleep(1)
 
     run(shared, test)
     assert handled == ["x"]

@@ -77,6 +77,7 @@ class Mailbox:
         self._waiting: dict[str, set[asyncio.Future[Any]]] = {}
         self._handling: dict[str, asyncio.Task[Any]] = {}  # by message, until its outcome is known
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by message, until its outcome is stored
+        self._ended = set[str]()  # messages whose outcome was stored since the current look began
         self._woken = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._stop_listening: Callable[[], None] = lambda: None
@@ -240,9 +241,10 @@ class Mailbox:
 
     async def _look(self) -> None:
         waiting = [*self._waiting]
+        self._ended.clear()
         received, outcomes = await asyncio.to_thread(self._database.read, lambda work: self._read(work, waiting))
         for one in received:
-            if one.id not in self._tasks:
+            if one.id not in self._tasks and one.id not in self._ended:
                 self._keep(one.id, self._handle(one))
         for id, sealed in outcomes:
             try:
@@ -315,7 +317,12 @@ class Mailbox:
 
     def _keep(self, id: str, work: Coroutine[Any, Any, None]) -> None:
         task = self._tasks[id] = asyncio.create_task(work)
-        task.add_done_callback(lambda _: self._tasks.pop(id, None))
+
+        def ended(_: object) -> None:
+            del self._tasks[id]
+            self._ended.add(id)
+
+        task.add_done_callback(ended)
 
 
 class ProcessGoneError(HttpError):
