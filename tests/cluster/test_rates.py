@@ -1,4 +1,4 @@
-"""Replicas over PostgreSQL count requests and sign-ins together."""
+"""Replicas over PostgreSQL count the requests of a token together."""
 
 import json
 from contextlib import ExitStack
@@ -36,7 +36,3 @@ def statuses(replicas, count, path, message, token=None):
 @pytest.mark.long
 def test_a_rate_of_a_token_holds_over_all_replicas(replicas):
     assert statuses(replicas, 30, "/call/plus", {"a": 1, "b": 1}, LIMITED) == [200] * 20 + [429] * 10
-
-
-def test_wrong_tokens_are_counted_over_all_replicas(replicas):
-    assert statuses(replicas, 14, "/login", {"token": "x"}) == [401] * 10 + [429] * 4

@@ -124,11 +124,6 @@ def test_a_rate_is_never_exceeded_by_many_at_once(fleet):
     assert (told.count(200), told.count(429)) == (5, 19)
 
 
-def test_wrong_tokens_are_counted_over_all_workers(fleet, each):
-    told = [fleet.ask("POST", "/login", {"token": "x"}, on=one, token=None)[0].status for one in in_turn(each, 15)]
-    assert told == [401] * 10 + [429] * 5
-
-
 def test_a_limit_of_a_tool_holds_over_all_workers(fleet, each):
     path = "/tools/bundles/019a8d3c-0000-7000-8000-000000000001"
     tool = {
