@@ -119,11 +119,11 @@ def test_a_message_that_ends_during_a_look_is_not_handled_again(shared):
     handled = []
 
     async def test(a, b):
-        read, seen = b._read, asyncio.Event()
+        read, seen = b._received, asyncio.Event()
         loop = asyncio.get_running_loop()
 
-        def slow(work, waiting):
-            found = read(work, waiting)
+        def slow(work, known):
+            found = read(work, known)
             if handled:  # the message is being handled, and ends before this look does
                 loop.call_soon_threadsafe(seen.set)
                 time.sleep(0.5)
@@ -134,7 +134,7 @@ def test_a_message_that_ends_during_a_look_is_not_handled_again(shared):
             b._woken.set()
             await seen.wait()
 
-        b._read, b.handlers["note"] = slow, note
+        b._received, b.handlers["note"] = slow, note
         await a.ask(id_of(b), "note", "x", ADA)
         await asyncio.sleep(1)
 
@@ -289,6 +289,107 @@ def test_no_row_can_be_changed_or_moved(shared, change):
 
     run(shared, test)
     assert handled == ["once"]
+
+
+def test_an_outcome_outlives_the_process_that_stored_it(shared):
+    """Who lost the response, because the other process was stopped, sends the message again."""
+
+    async def test(a, b):
+        async def fine(body):
+            return "fine"
+
+        b.handlers["x"] = fine
+        assert await a.ask(id_of(b), "x", None, ADA, id="it") == "fine"
+        b._members.close()
+        a._members._beat()
+        assert await a.ask(id_of(b), "x", None, ADA, id="it") == "fine"
+
+    run(shared, test)
+
+
+def test_nothing_is_stored_for_a_process_that_does_not_exist(shared):
+    with pytest.raises(ProcessGoneError):
+        run(shared, lambda a, b: a.ask("00000000", "x", "long" * 1000, ADA))
+    assert rows(shared) == []
+
+
+@pytest.mark.parametrize("status", [401, 503])
+def test_who_was_not_admitted_can_try_again(shared, status):
+    refusals = [status]
+
+    async def test(a, b):
+        @contextmanager
+        def admit(principal, address):
+            if refusals:
+                raise HttpError(refusals.pop(), "refused", "Not now.")
+            yield
+
+        async def fine(body):
+            return "fine"
+
+        b.admit = admit
+        b.handlers["x"] = fine
+        with pytest.raises(HttpError, match="Not now"):
+            await a.ask(id_of(b), "x", None, ADA, id="it")
+        assert await a.ask(id_of(b), "x", None, ADA, id="it") == "fine"
+        assert await a.ask(id_of(b), "x", None, ADA, id="it") == "fine"
+
+    run(shared, test)
+
+
+def test_who_gives_up_while_the_message_is_written_cancels_it_there(shared, monkeypatch):
+    write, ended = shared.write, []
+
+    async def test(a, b):
+        writing, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def slow(job, **options):
+            if "slow" not in ended:
+                ended.append("slow")
+                loop.call_soon_threadsafe(writing.set)
+                time.sleep(0.5)
+            return write(job, **options)
+
+        async def wait(body):
+            try:
+                await asyncio.sleep(3)
+                ended.append("handled")
+            except asyncio.CancelledError:
+                ended.append("cancelled")
+                raise
+
+        b.handlers["wait"] = wait
+        monkeypatch.setattr(shared, "write", slow)
+        asking = asyncio.create_task(a.ask(id_of(b), "wait", None, ADA))
+        await writing.wait()
+        asking.cancel()
+        await asyncio.sleep(5)
+
+    run(shared, test)
+    assert "handled" not in ended
+
+
+def test_a_long_message_is_not_read_again_while_it_is_handled(shared):
+    read_ids = []
+
+    async def test(a, b):
+        read = b._received
+
+        def counting(*args):
+            found = read(*args)
+            read_ids.extend(one.id for one in found)
+            return found
+
+        async def wait(body):
+            for _ in range(3):
+                b._woken.set()
+                await asyncio.sleep(0.3)
+
+        b._received, b.handlers["wait"] = counting, wait
+        await a.ask(id_of(b), "wait", "x" * 100_000, ADA, id="it")
+
+    run(shared, test)
+    assert read_ids.count("it") == 1
 
 
 def test_all_others_are_told(shared):

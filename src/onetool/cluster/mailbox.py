@@ -4,8 +4,9 @@ A process writes a row for the one that has a waiting call, a task or a session,
 the message, and writes the outcome into the row. Each also looks for rows every second, so a lost notification only
 costs time. SQLite has no notifications: its change counter is read ten times a second.
 
-A message with a known id is written once: who sends it again waits for the same outcome, or gets it at once. While the
-database is away, a message is held for HELD_S seconds, and an outcome until the database is back.
+A message with a known id is written once: who sends it again waits for the same outcome, or gets it at once, even if
+the receiver is gone. Only after a refusal in REPEATABLE is it handled again. While the database is away, a message is
+held for HELD_S seconds, and an outcome until the database is back.
 
 Messages and outcomes are sealed with the cluster's key, and bound to their row and receiver: write access to the
 database is not enough to answer a question or to approve a call.
@@ -37,6 +38,7 @@ KEPT_S = 600.0  # for which an outcome can be read again
 MAX_HANDLED_S = 24 * 3600.0  # for a message to be handled
 RETRY = [(b"retry-after", b"1")]
 CANCELLED = {"refused": [500, "cancelled", "The call was cancelled."]}
+REPEATABLE = (401, 503)  # statuses of refusals before anything has happened
 SEND_AGAIN = "Send the same request again: it has an effect only once."
 
 Handler = Callable[[Any], Awaitable[Any]]
@@ -75,9 +77,9 @@ class Mailbox:
         self._members = members
         self._seal = Seal(lambda: [*keys])
         self._waiting: dict[str, set[asyncio.Future[Any]]] = {}
+        self._posted = set[asyncio.Future[Any]]()  # those of them whose message is stored
         self._handling: dict[str, asyncio.Task[Any]] = {}  # by message, until its outcome is known
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by message, until its outcome is stored
-        self._ended = set[str]()  # messages whose outcome was stored since the current look began
         self._woken = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._stop_listening: Callable[[], None] = lambda: None
@@ -117,15 +119,19 @@ class Mailbox:
         outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(id, set()).add(outcome)
         try:
-            await self._post([(id, receiver)], self._members.id, Message(kind, body, principal, current_address.get()))
-            await self._check(receiver, outcome)
+            await self._check(receiver, id, outcome)
+            if not outcome.done():
+                message = Message(kind, body, principal, current_address.get())
+                await self._post([(id, receiver)], self._members.id, message)
+            self._posted.add(outcome)
             self._woken.set()
-            return await self._outcome(receiver, outcome)
+            return await self._outcome(receiver, id, outcome)
         except asyncio.CancelledError:
             if kind != "cancel" and len(self._waiting[id]) == 1:
                 self._later(self.tell(receiver, "cancel", id, principal))
             raise
         finally:
+            self._posted.discard(outcome)
             self._waiting[id].discard(outcome)
             if not self._waiting[id]:
                 del self._waiting[id]
@@ -156,7 +162,9 @@ class Mailbox:
         body = encode(msgspec.to_builtins(message))
         insert = (
             "INSERT INTO messages (id, receiver, sender, body, until) "  # noqa: S608 - ours
-            f"VALUES (%s, %s, %s, %s, {self._database.clock} + %s) ON CONFLICT (id) DO NOTHING"
+            f"VALUES (%s, %s, %s, %s, {self._database.clock} + %s) ON CONFLICT (id) DO UPDATE "
+            "SET sender = excluded.sender, body = excluded.body, until = excluded.until, outcome = NULL "
+            "WHERE messages.outcome IS NOT NULL AND messages.sender = ''"
         )
         sealed = [
             (id, receiver, sender, self._seal.close(_about(id, receiver), body), MAX_HANDLED_S) for id, receiver in rows
@@ -176,31 +184,42 @@ class Mailbox:
             raise HttpError(503, "database_away", text, RETRY) from None
 
     async def _until_stored(self, job: Callable[[Transaction], Any]) -> None:
-        """Run a job, again and again while the database is away."""
+        """Run a job, again and again while the database is away.
+
+        If the caller is cancelled, a write under way is done first, because what follows must come after it.
+        """
         while True:
+            writing = asyncio.ensure_future(asyncio.to_thread(self._database.write, job))
             try:
-                await asyncio.to_thread(self._database.write, job)
+                await asyncio.shield(writing)
                 return
+            except asyncio.CancelledError:
+                await asyncio.wait([writing])
+                writing.exception()
+                raise
             except DatabaseError as error:
                 log.debug("a message waits for the database: %s", error)
                 await asyncio.sleep(LOOK_S)
 
-    async def _outcome(self, receiver: str, outcome: "asyncio.Future[Any]") -> Any:
+    async def _outcome(self, receiver: str, id: str, outcome: "asyncio.Future[Any]") -> Any:
         """Wait for the outcome as long as the receiver is there."""
         while not (await asyncio.wait([outcome], timeout=LOOK_S))[0]:
-            await self._check(receiver, outcome)
+            await self._check(receiver, id, outcome)
         found = outcome.result()
         if "refused" in found:
             status, code, text = found["refused"]
             raise HttpError(status, code, text, RETRY if status == 503 else ())
         return found["outcome"]
 
-    async def _check(self, receiver: str, outcome: "asyncio.Future[Any]") -> None:
-        """Raise HttpError if the receiver does not answer now."""
+    async def _check(self, receiver: str, id: str, outcome: "asyncio.Future[Any]") -> None:
+        """Raise HttpError if the receiver does not answer now, and has not stored the outcome either."""
         if self._members.is_alive(receiver) or self._members.is_settling or outcome.done():
             return
         try:
             fate = await asyncio.to_thread(self._members.fate, receiver)
+            if fate != "alive":
+                outcomes = await asyncio.to_thread(self._database.read, lambda work: self._outcomes(work, [id]))
+                self._give(outcomes, {id: {outcome}})
         except DatabaseError:
             await asyncio.sleep(LOOK_S)
             return
@@ -240,38 +259,46 @@ class Mailbox:
         return None
 
     async def _look(self) -> None:
-        waiting = [*self._waiting]
-        self._ended.clear()
-        received, outcomes = await asyncio.to_thread(self._database.read, lambda work: self._read(work, waiting))
+        waiting = {id: found for id, futures in self._waiting.items() if (found := futures & self._posted)}
+        known = [*self._tasks]
+        received, outcomes = await asyncio.to_thread(
+            self._database.read, lambda work: (self._received(work, known), self._outcomes(work, [*waiting]))
+        )
         for one in received:
-            if one.id not in self._tasks and one.id not in self._ended:
-                self._keep(one.id, self._handle(one))
+            self._keep(one.id, self._handle(one))
+        self._give(outcomes, waiting)
+
+    def _give(self, outcomes: list[tuple[str, bytes]], waiting: dict[str, set["asyncio.Future[Any]"]]) -> None:
+        """Give outcomes to those who wait for them."""
         for id, sealed in outcomes:
             try:
                 found = decode(self._seal.open(_about(id), bytes(sealed)))
             except SealError as error:
                 found = {"refused": [502, "bad_outcome", f"The outcome of this call can't be read: {error}."]}
-            for future in self._waiting.get(id, ()):
+            for future in waiting[id]:
                 if not future.done():
                     future.set_result(found)
 
-    def _read(self, work: Transaction, waiting: list[str]) -> tuple[list[Received], list[tuple[str, bytes]]]:
+    def _received(self, work: Transaction, known: list[str]) -> list[Received]:
+        """Return the messages for this process, without those that are being handled."""
         sql = "SELECT id, sender, body FROM messages WHERE receiver = %s AND outcome IS NULL"
-        received = [Received(id, sender, bytes(body)) for id, sender, body in work.execute(sql, (self._members.id,))]
-        if not waiting:
-            return received, []
-        marks = ", ".join(["%s"] * len(waiting))
+        if known:
+            sql += f" AND id NOT IN ({', '.join(['%s'] * len(known))})"
+        return [Received(id, sender, bytes(body)) for id, sender, body in work.execute(sql, (self._members.id, *known))]
+
+    def _outcomes(self, work: Transaction, ids: list[str]) -> list[tuple[str, bytes]]:
+        if not ids:
+            return []
+        marks = ", ".join(["%s"] * len(ids))
         sql = f"SELECT id, outcome FROM messages WHERE id IN ({marks}) AND outcome IS NOT NULL"  # noqa: S608 - ours
-        return received, [(id, outcome) for id, outcome in work.execute(sql, waiting)]
+        return [(id, outcome) for id, outcome in work.execute(sql, ids)]
 
     async def _handle(self, received: Received) -> None:
         """Handle a message and store its outcome."""
         handling = self._handling[received.id] = asyncio.create_task(self._outcome_of(received))
         await asyncio.wait([handling])
         del self._handling[received.id]
-        found = (
-            {"refused": [500, "cancelled", "The call was cancelled."]} if handling.cancelled() else handling.result()
-        )
+        found = CANCELLED if handling.cancelled() else handling.result()
         await self._until_stored(lambda work: self._end(work, received, found))
 
     async def _outcome_of(self, received: Received) -> dict[str, Any]:
@@ -297,8 +324,9 @@ class Mailbox:
             work.execute("DELETE FROM messages WHERE id = %s", (received.id,))
             return
         sealed = self._seal.close(_about(received.id), encode(found))
-        sql = f"UPDATE messages SET outcome = %s, until = {self._database.clock} + %s WHERE id = %s"  # noqa: S608 - ours
-        work.execute(sql, (sealed, KEPT_S, received.id))
+        sql = f"UPDATE messages SET outcome = %s, sender = %s, until = {self._database.clock} + %s WHERE id = %s"  # noqa: S608 - ours
+        is_repeatable = found.get("refused", [0])[0] in REPEATABLE
+        work.execute(sql, (sealed, "" if is_repeatable else received.sender, KEPT_S, received.id))
         work.notify(TOPIC, received.id)
 
     async def _cancel(self, id: str) -> None:
@@ -317,12 +345,7 @@ class Mailbox:
 
     def _keep(self, id: str, work: Coroutine[Any, Any, None]) -> None:
         task = self._tasks[id] = asyncio.create_task(work)
-
-        def ended(_: object) -> None:
-            del self._tasks[id]
-            self._ended.add(id)
-
-        task.add_done_callback(ended)
+        task.add_done_callback(lambda _: self._tasks.pop(id))
 
 
 class ProcessGoneError(HttpError):
