@@ -19,6 +19,7 @@ if __name__ == "__main__":
         os.environ["MEMBER_PLACE"],
         os.environ["MEMBER_KEY"].encode(),
         SqliteDatabase(Path(os.environ["MEMBER_DATABASE"])),
+        finish_s=float(os.environ.get("MEMBER_FINISH_S", "0")),
     )
     serve.serve_app = partial(serve.serve_app, cluster=settings)
     main()

@@ -1,6 +1,7 @@
 """A rolling restart: no call fails, and sessions live on."""
 
 import signal
+import time
 from itertools import count
 from threading import Event, Thread
 
@@ -77,6 +78,46 @@ def test_no_call_fails(tmp_path):
         assert server.stop() == 0
     for server in (first, second, third):
         assert "Traceback" not in server.log()
+
+
+PATIENT = """
+import asyncio
+from pathlib import Path
+
+from onetool.sdk import ask_person
+
+
+async def work(path: str) -> str:
+    \"\"\"Ask, then wait until a file is there.\"\"\"
+    await ask_person("Go on?", {"ok": {"type": "boolean"}}, key="ok")
+    Path(f"{path}.began").touch()
+    while not Path(path).exists():
+        await asyncio.sleep(0.01)
+    return "worked"
+"""
+
+
+def test_a_call_that_was_answered_elsewhere_is_finished(tmp_path):
+    (tmp_path / "patient.py").write_text(PATIENT)
+    (tmp_path / "onetool.yaml").write_text("packs: [patient.py]\n")
+    file, config = shared_file(tmp_path), tmp_path / "onetool.yaml"
+    first, second = (
+        Member(tmp_path / name, file, "--drain-s", "0", config=config, MEMBER_FINISH_S="30") for name in "ab"
+    )
+    peer = HttpPeer(first, "new")
+    call = {"name": "patient__work", "arguments": {"path": str(tmp_path / "it")}}
+    state = peer.result("tools/call", call)["requestState"]
+    peer.server = second
+    ok = {"ok": {"action": "accept", "content": {"ok": True}}}
+    answered = peer.begin("tools/call", {**call, "requestState": state, "inputResponses": ok})
+    until((tmp_path / "it.began").exists)
+    first.process.send_signal(signal.SIGTERM)
+    time.sleep(1)
+    assert first.process.poll() is None
+    (tmp_path / "it").touch()
+    assert answered.answer()["result"]["content"][0]["text"] == "worked"
+    assert first.process.wait(20) == 0
+    assert second.stop() == 0
 
 
 def _not_ready(server):

@@ -98,9 +98,15 @@ class SharedSessions:
     def start(self) -> None:
         self._renewing = asyncio.get_running_loop().create_task(self._renew())
 
-    def stop(self) -> None:
+    @property
+    def is_busy(self) -> bool:
+        """Whether a message of another process is being handled."""
+        return self._cluster.mailbox.is_busy
+
+    async def stop(self) -> None:
         if self._renewing is not None:
             self._renewing.cancel()
+        await self._cluster.mailbox.close()
 
     async def load(self, id: str, principal: Principal) -> None:
         """Load the current row of this principal's session into memory."""
