@@ -272,7 +272,7 @@ NOTE = json.dumps({"masked": "00" * 16, "name": "\u202e<b>", "head": "\x1b[2J"})
 CALL = {"source": "x", "ok": 7, "duration_ms": -1.0, "bytes_in": -5, "bytes_out": -5, "caller": "admin"}
 RESULT = {"ended_at": None, "removed": False}
 SESSION = {"version": 2**63 - 1, "created_at": FAR, "used_at": FAR}
-REPLICA = {"since": 0.0, "seen_at": FAR, "is_draining": False, "signature": "x", "catalogue": ""}
+REPLICA = {"since": 0.0, "seen_at": FAR, "is_draining": False, "key_number": "x", "catalogue": ""}
 ROWS = {
     "results": [
         {"key": "1", "owner": "o", "note": b"{", "size": -1, "lines": -1, "at": 0.0, **RESULT},
@@ -297,15 +297,19 @@ ROWS = {
         {"id": f"forged-{number}", "owner": "admin", "body": body, **SESSION} for number, body in enumerate(BAD)
     ],
     "mcp_tasks": [
-        {"id": f"forged-{number}", "owner": "admin", "replica": "r", "status": "completed", "body": body, "until": FAR}
+        {"id": f"forged-{number}", "owner": "admin", "replica": "r", "body": body.encode(), "until": FAR}
+        for number, body in enumerate(BAD)
+    ],
+    "messages": [
+        {"id": f"forged-{number}", "receiver": "r", "sender": "r", "body": body.encode(), "until": FAR}
         for number, body in enumerate(BAD)
     ],
     "rates": [
         {"name": f"{number} in 60 s", "parts": body, "seen_at": FAR, "until": FAR} for number, body in enumerate(BAD)
     ],
     "replicas": [
-        {"id": "evil", "address": "169.254.169.254:80", "version": "9" * 1000, **REPLICA},
-        {"id": "\x1b[2J", "address": "a b", "version": "", **REPLICA},
+        {"id": "evil", "place": "169.254.169.254:80", "version": "9" * 1000, **REPLICA},
+        {"id": "\x1b[2J", "place": "a b", "version": "", **REPLICA},
     ],
     "documents": [
         {"kind": kind, "key": f"evil{number}", "body": body.encode(), "version": number, "modified_at": FAR}

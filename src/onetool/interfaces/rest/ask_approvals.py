@@ -173,15 +173,27 @@ class AskContext(RestContext):
     cluster: "Cluster | None" = None
 
 
-async def decide(request: RestRequest, approve: bool | None) -> None:
-    """Decide on the call of a question, or cancel the question, here or at the process that streams it."""
-    context = request.context
-    assert isinstance(context, AskContext)  # noqa: S101 - for the type checker: routes of /ask have no other context
-    told = [request.path[0], request.path[-1], approve]
-    if context.cluster is not None and (holder := context.cluster.elsewhere(request.path[0])) is not None:
+def holder_of(request: RestRequest) -> str | None:
+    """Return the other process that streams the question; None if this one does. Raises RestError if nobody does."""
+    context, question = ask_context(request), request.path[0]
+    holder = None if context.cluster is None else context.cluster.elsewhere(question)
+    if holder is None:
+        context.questions.get(question, owner())
+    return holder
+
+
+async def decide(request: RestRequest, holder: str | None, approve: bool | None) -> None:
+    """Decide on the call of a question, or cancel the question (None), here or at its holder."""
+    context, told = ask_context(request), [request.path[0], request.path[-1], approve]
+    if context.cluster is not None and holder is not None:
         await context.cluster.mailbox.ask(holder, KIND, told, current_principal.get())
     else:
         await answer_for_other(context.questions)(told)
+
+
+def ask_context(request: RestRequest) -> AskContext:
+    assert isinstance(request.context, AskContext)  # noqa: S101 - for the type checker: routes of /ask have no other
+    return request.context
 
 
 def answer_for_other(questions: OpenQuestions) -> "Handler":
@@ -213,7 +225,8 @@ async def approve_call(request: RestRequest) -> RestResponse:
     For questions with `approve: ask`. Only the client that asked can use this; all others get 404. After five minutes
     without an answer the call is refused.
     """
-    await decide(request, converted(await json_body(request), ApprovalAnswer).approve)
+    holder = holder_of(request)  # first, so that others learn nothing about the expected body
+    await decide(request, holder, converted(await json_body(request), ApprovalAnswer).approve)
     return NO_CONTENT
 
 
@@ -224,5 +237,5 @@ async def cancel_question(request: RestRequest) -> RestResponse:
     No further call is approved, and the stream ends with `error` (interrupted). Only the client that asked can use
     this; all others get 404.
     """
-    await decide(request, None)
+    await decide(request, holder_of(request), None)
     return NO_CONTENT

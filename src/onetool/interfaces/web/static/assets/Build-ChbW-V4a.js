@@ -1,1 +1,0 @@
-export{u as default}from"./screens-oaXB_lkk.js";

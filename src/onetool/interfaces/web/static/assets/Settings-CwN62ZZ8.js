@@ -1,1 +1,0 @@
-export{d as default}from"./screens-oaXB_lkk.js";

@@ -1,1 +1,0 @@
-export{o as default}from"./screens-oaXB_lkk.js";

@@ -1,2 +1,0 @@
-const __vite__mapDeps=(i,m=__vite__mapDeps,d=(m.f||(m.f=["./start-BrXx5GvA.js","./base-DWeEK4in.js","./link-Dq7LInWZ.js","./base-BVtYOgCE.css"])))=>i.map(i=>d[i]);
-import{a as e,i as t,o as n,r,t as i}from"./link-Dq7LInWZ.js";var a=i(),o=e(()=>import(`./start-BrXx5GvA.js`),__vite__mapDeps([0,1,2,3]),import.meta.url);a===null&&n(),r(t()),await(await o).start(a);

@@ -1,1 +1,0 @@
-export{t as start}from"./base-DWeEK4in.js";

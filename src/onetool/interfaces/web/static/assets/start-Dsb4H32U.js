@@ -1,0 +1,1 @@
+export{t as start}from"./base-B3SygsRZ.js";
