@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 from helpers import until
@@ -51,13 +52,20 @@ def test_an_answer_reaches_its_call_through_a_replica_that_does_not_know_the_ses
     thread.start()
     until(lambda: heard)
     postgres.stop()
+    is_back = False
     try:
         until(lambda: httpx.get(f"{other.url}/readyz").json()["database"] == "away", 30)
         answer = {"jsonrpc": "2.0", "id": heard[0]["id"]}
         accepted = {"action": "accept", "content": {"colour": "green"}}
-        taken = httpx.post(f"{other.url}/mcp", json={**answer, "result": accepted}, headers=headers, timeout=30)
-        assert taken.status_code == 202, taken.text
+        with ThreadPoolExecutor(1) as pool:  # the answer is held until the database is back
+            taking = pool.submit(
+                httpx.post, f"{other.url}/mcp", json={**answer, "result": accepted}, headers=headers, timeout=60
+            )
+            time.sleep(2)
+            assert not taking.done()
+            is_back = postgres.start_again()
+            assert taking.result().status_code == 202, taking.result().text
         thread.join(30)
         assert heard[-1]["result"]["content"][0]["text"] == f"green in {one.pid}"
     finally:
-        assert postgres.start_again()
+        assert is_back or postgres.start_again()

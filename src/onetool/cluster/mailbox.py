@@ -87,7 +87,7 @@ class Mailbox:
     @property
     def is_busy(self) -> bool:
         """Whether messages are being handled here."""
-        return bool(self._tasks)
+        return bool(self._handling)
 
     def start(self) -> None:
         """Handle messages from now on."""
