@@ -1,7 +1,7 @@
 """`Admissions` ends requests whose caller loses access.
 
 A stream may last for hours, while its token is revoked, expires or gets other tools, or its session ends. Long requests
-are checked every 0.4 s as if they came now, and those that would be refused are cancelled.
+are checked every 0.4 s as if they came now, and those that would be refused are cancelled. They have CLEANUP_S to end.
 """
 
 import asyncio
@@ -15,10 +15,11 @@ from onetool.core.principal import Principal, current_address, current_principal
 from onetool.http.asgi import HttpError, Scope
 
 CHECK_EVERY_S = 0.4  # between two checks: the calls of a revoked token end within half a second
+CLEANUP_S = 5.0  # after which a request that goes on is cancelled again
 
 
 class Admission(msgspec.Struct, eq=False):
-    """A running request. `identify` returns who the caller would be if the request came now."""
+    """A running request, checked from `since` on. `identify` returns who the caller would be if it came now."""
 
     identify: Callable[[], Principal]
     principal: Principal
@@ -69,5 +70,5 @@ class Admissions:
         latest = loop.time() - CHECK_EVERY_S
         for admission in [one for one in self._open if one.since <= latest]:
             if not admission.is_valid() and admission.task is not None:
-                admission.is_over = True
+                admission.is_over, admission.since = True, loop.time() + CLEANUP_S
                 admission.task.cancel()

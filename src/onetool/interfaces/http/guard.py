@@ -23,7 +23,6 @@ import traceback
 from asyncio import CancelledError, Semaphore
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from functools import partial
 from math import ceil
 from sys import maxsize
 from time import perf_counter
@@ -257,8 +256,12 @@ class Guard:
     @contextmanager
     def _admit_message(self, principal: Principal, address: str) -> Generator[None]:
         """Make the caller of another process's message the current one, if it still has access. Raises HttpError."""
-        credentials, scope = self.rules.credentials, dict[str, Any]()
-        identify = partial(credentials.current, credentials.capped(principal))
+
+        def identify() -> Principal:
+            credentials = self.rules.credentials  # a reload replaces them
+            return credentials.current(credentials.capped(principal))
+
+        scope = dict[str, Any]()
         self._admissions.begin(scope, identify(), address, identify)
         try:
             yield
@@ -298,14 +301,16 @@ class Guard:
             asyncio.get_running_loop().run_in_executor(None, self._cluster.members.drain)
 
     async def finish(self, seconds: float) -> bool:
-        """Wait until current requests, tasks and open questions are done. Return False if that takes longer than
-        `seconds`. Streams of notifications don't count, because they have no end.
+        """Wait until current requests, those of other processes, tasks and open questions are done. Return False if
+        that takes longer than `seconds`. Streams of notifications don't count, because they have no end.
         """
         waited_for = set(self._under_way)
         clock = asyncio.get_running_loop().time
         until = clock() + seconds
+        busy = [] if self._cluster is None else [self._cluster.mailbox]
+        busy += [route.app for route in self.routes]
         while any(one.is_work for one in waited_for & self._under_way) or any(
-            getattr(route.app, "is_busy", False) for route in self.routes
+            getattr(one, "is_busy", False) for one in busy
         ):
             if clock() >= until:
                 return False
