@@ -105,7 +105,8 @@ def loaded(monkeypatch):
 
 
 def test_first_requests_that_come_together_have_one_app(loaded):
-    route = LazyRoute(loaded)
+    made = []
+    route = LazyRoute(lambda: made.append(loaded()) or made[-1])
 
     async def ask():
         await asyncio.gather(*(route({}, None, None) for _ in range(3)))
@@ -114,6 +115,7 @@ def test_first_requests_that_come_together_have_one_app(loaded):
     asyncio.run(ask())
     assert len(loaded.answered) == 3
     assert len(set(loaded.answered)) == 1
+    assert made == loaded.answered[:1]  # an app registers what other processes ask for
     assert loaded.stopped == loaded.answered[:1]
 
 

@@ -140,12 +140,20 @@ class LazyRoute:
     def __init__(self, load: Callable[[], Asgi]) -> None:
         self._load = load
         self._app: Any = None
+        self._loading: asyncio.Future[Any] | None = None
         self._is_stopping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._app is None:
-            made = await asyncio.to_thread(self._load)
-            if self._app is None:  # otherwise another request was faster
+            if self._loading is None:
+                self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
+            loading = self._loading
+            try:
+                made = await asyncio.shield(loading)  # a request that is cancelled doesn't cancel it
+            finally:
+                if loading.done() and self._loading is loading:
+                    self._loading = None  # if it failed, the next request tries again
+            if self._app is None:
                 self._app = made
                 if self._is_stopping:
                     await self.stop()
