@@ -13,8 +13,8 @@ from onetool.core.errors import ToolFailure
 from onetool.core.mcp_protocol import JsonRpcError
 from onetool.core.principal import LOCAL_CALLER, Principal, is_admitted
 from onetool.interfaces.mcp import pending_calls
-from onetool.interfaces.mcp.client import ClientCaller, RemoteClient
-from onetool.interfaces.mcp.pending_calls import FULL, MAX_PENDING, PendingCall, PendingCalls, binding_of
+from onetool.interfaces.mcp.client import ClientCaller, McpRequest, RemoteClient
+from onetool.interfaces.mcp.pending_calls import FULL, MAX_PENDING, PendingCall, PendingCalls, binding_of, run_pausing
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 ADA = {"name": {"action": "accept", "content": {"name": "Ada"}}}
@@ -446,3 +446,33 @@ def test_everything_else_does():
     ]
     assert binding_of("tools/call", params) not in others
     assert len(set(others)) == len(others)
+
+
+# The same answer again
+
+
+async def answered(kept, client, state):
+    params = {"name": "x", "requestState": state, "inputResponses": ADA}
+    request = McpRequest(id=1, method="tools/call", params=params, client=client, channel=Nobody())
+    return await run_pausing(request, greeting, kept)
+
+
+def test_the_outcome_is_only_for_those_with_the_same_rights():
+    async def test():
+        kept, binding = PendingCalls(60), binding_of("tools/call", {"name": "x"})
+        pending = begun(greeting, binding=binding)
+        await pending.wait_for_pause()
+        state = kept.keep(pending)
+        assert await answered(kept, ME, state) == await answered(kept, ME, state) == {"said": "Hello, Ada!"}
+        fewer = RemoteClient(revision=NEW, capabilities=ABLE, principal=Principal(owner="me", tools=("y",)))
+        with pytest.raises(JsonRpcError, match="has expired"):
+            await answered(kept, fewer, state)
+
+    asyncio.run(test())
+
+
+def test_callers_who_ask_nothing_more_take_no_memory():
+    kept = PendingCalls(60)
+    with kept.asking(ME.principal):
+        assert kept._asking == {ME.principal.caller: 1}
+    assert dict(kept._asking) == {}

@@ -253,7 +253,7 @@ class PendingCalls:
         try:
             yield
         finally:
-            self._asking[principal.caller] -= 1
+            self._asking -= Counter([principal.caller])
 
     def keep(self, pending: PendingCall) -> str:
         """Keep the call until the client answers; return the `requestState` for the client."""
@@ -405,11 +405,16 @@ def binding_of(method: str, params: Mapping[str, Any]) -> bytes:
 
 
 def answer_key(request: McpRequest) -> str | None:
-    """Return what the same answer of the same client to the same question has in common; None for other requests."""
+    """Return what the same answer of the same client to the same question has in common; None for other requests.
+
+    Another credential of its owner needs the same rights (`PendingCall.renew`).
+    """
     params = request.params
     if "requestState" not in params:
         return None
-    parts = [request.client.owner, params["requestState"], params.get("inputResponses")]
+    client = request.client
+    rights = [client.owner, client.principal.role, client.principal.tools]
+    parts = [rights, params["requestState"], params.get("inputResponses")]
     told = json.dumps(parts, sort_keys=True).encode() + binding_of(request.method, params)
     return blake2b(told, digest_size=16).hexdigest()
 
