@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 from helpers import calls, check_each, each, examples
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from onetool.config.yaml_nodes import plain_value, yaml_1_1_advice
@@ -235,6 +235,7 @@ def test_text_without_quotes_is_text_for_all_readers():
 
 @settings(max_examples=examples(100), deadline=None)
 @given(DATA, st.booleans())
+@example({"k" * 1_100: None}, True)
 def test_data_is_read_as_the_same_data(value, flow):
     assume(not larger_than(value, 2_000))
     text = render([value], flow=flow)

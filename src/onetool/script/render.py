@@ -271,7 +271,10 @@ class _Writer:
             text = scalar(part) if scalar else self._inline(part, levels)
             if text is None:
                 return None
-            parts.append(f"{self._keys.get(key) or self._key(key)}: {text}")
+            name = self._keys.get(key) or self._key(key)
+            if len(name) > MAX_KEY:
+                return None
+            parts.append(f"{name}: {text}")
         line = ", ".join(parts)
         return f"{{{line}}}" if len(line) <= OBJECT_WIDTH or self._is_wide else None
 
