@@ -8,7 +8,7 @@ from helpers import calls
 from http_harness import harness
 from upstream import Upstream
 
-from onetool.core.errors import BadArguments
+from onetool.core.errors import BadArguments, ToolFailure
 from onetool.http.placeholders import TemplateError
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -91,7 +91,7 @@ def test_a_form_up_to_the_limit_of_the_tool_is_sent(upstream):
     call = tool(upstream, PLACES["form"], "a", limits={"maxRequestBytes": 2_000})
     call(a=["x" * 10] * 100)
     assert len(upstream.seen[0].body) == 100 * 13 - 1
-    with pytest.raises(BadArguments, match=r"2,000 bytes \(limits.maxRequestBytes\)"):
+    with pytest.raises(ToolFailure, match=r"2,000 bytes \(limits.maxRequestBytes\)"):
         call(a=["x" * 10] * 200)
 
 
