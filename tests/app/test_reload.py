@@ -474,7 +474,7 @@ def test_who_serves_keeps_its_database_and_its_cluster(place):
     onetool.asgi(place.app)
     before = place.state()
     key = "k" * 32
-    place.write(f"database: postgresql://localhost/x\ncluster: {{address: 'a:1', key: {key}}}\n{TOOL}")
+    place.write(f"database: postgresql://localhost/x\ncluster: {{key: {key}}}\n{TOOL}")
     with pytest.raises(ConfigError) as refused:
         place.app.reload()
     assert [(one.key, one.message) for one in refused.value.mistakes] == [

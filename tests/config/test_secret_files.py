@@ -33,7 +33,7 @@ def test_it_is_read_in_values_of_the_config(load: Load, mounted: Path) -> None:
     config = load(
         f"""
 database: postgresql://onetool:${{file:{mounted}}}@db/onetool
-cluster: {{address: "10.0.0.1:8765", key: ${{file:{mounted}}}${{file:{mounted}}}}}
+cluster: {{key: ${{file:{mounted}}}${{file:{mounted}}}}}
 http: {{token: ${{file:{mounted}}}}}
 servers: {{a: {{url: "https://a.example/mcp", headers: {{Authorization: Bearer ${{file:{mounted}}}}}}}}}
 """
@@ -116,7 +116,7 @@ def test_places_that_are_refused(mistake: OneMistake, mounted: Path, tmp_path: P
 def test_a_server_without_its_file_is_left_out_and_the_key_is_told_late(load: Load) -> None:
     config = load(
         "servers: {a: {command: x, env: {K: '${file:/none/a}'}}}\n"
-        "database: postgresql://db/x\ncluster: {address: '10.0.0.1:1', key: '${file:/none/key}'}\n"
+        "database: postgresql://db/x\ncluster: {key: '${file:/none/key}'}\n"
     )
     assert [one.message for one in config.warnings] == ["can't read the secret /none/a: No such file or directory"]
     assert config.cluster is not None
