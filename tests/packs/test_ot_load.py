@@ -14,7 +14,7 @@ from onetool.services.results import ResultTooLargeError
 @pytest.fixture
 def app(tmp_path):
     (tmp_path / "onetool.yaml").write_text(
-        "stats: {enabled: false}\nresults: {inline_bytes: 100}\nsecrets: {K: hunter2hunter2}\n"
+        "stats: {enabled: false}\nresults: {inline_bytes: 100, link: true}\nsecrets: {K: hunter2hunter2}\n"
     )
     with App.open(tmp_path / "onetool.yaml") as app:
         yield app
