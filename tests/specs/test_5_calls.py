@@ -149,8 +149,8 @@ def test_invalid_args(app):
     assert error.code == "invalid_args"
     problems = {problem.path: problem for problem in error.details}
     assert set(problems) == {"pth", "maxDepth", "recursive"}
-    assert problems["maxDepth"].expected == "integer"
-    assert problems["maxDepth"].got == 'string "deep"'
+    assert problems["maxDepth"].expected == "a whole number"
+    assert problems["maxDepth"].got == "the string 'deep'"
     assert "path" in problems["pth"].hint
     missing = run(app.runtime.executor, "fs.read_file").error
     assert (missing.code, missing.details[0].path) == ("invalid_args", "path")
