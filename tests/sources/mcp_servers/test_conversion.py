@@ -8,7 +8,7 @@ from mcp_types import CallToolResult
 
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import blob_record, data_in
-from onetool.sources.mcp_servers.conversion import MAX_ERROR, answer_of, is_light
+from onetool.sources.mcp_servers.conversion import answer_of, is_light
 
 HANDLE = "0" * 32
 PICTURE = b64encode(b"\x89PNG....").decode()
@@ -116,7 +116,7 @@ def test_the_size_is_that_of_the_bytes(keep, size):
         ([], "the server reported a failure without a message"),
         ([text(" ")], "the server reported a failure without a message"),
         ([{"type": "image", "data": PICTURE, "mimeType": "image/png"}, text("see above")], "see above"),
-        ([text("x" * 100_000)], "x" * MAX_ERROR),
+        ([text("x" * 100_000)], "x" * 100_000),
     ],
 )
 def test_an_error_is_one_in_the_servers_words(keep, kept, content, words):
