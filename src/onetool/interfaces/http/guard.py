@@ -164,7 +164,6 @@ class Guard:
         if cluster is not None:
             cluster.mailbox.admit = self._admit_message
         self._recorder = recorder
-        self._record_span = None if recorder is None else recorder.record_span
         self._under_way: set[GuardedRequest] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -172,7 +171,8 @@ class Guard:
             await self._serve_lifespan(scope, receive, send)
             return
         began, head = perf_counter(), read_head(scope["headers"])
-        trace = begin_trace(head.get(REQUEST_ID), head.get(b"traceparent"), head.get(b"tracestate"), self._record_span)
+        record_span = None if self._recorder is None else self._recorder.record_span  # set once the export has started
+        trace = begin_trace(head.get(REQUEST_ID), head.get(b"traceparent"), head.get(b"tracestate"), record_span)
         current_trace.set(trace)
         route = self._route(scope["path"])
         scope[HEAD], scope["log"] = head, {}
