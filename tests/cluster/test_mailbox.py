@@ -9,9 +9,19 @@ import pytest
 from onetool.cluster import ClusterSettings, mailbox, members
 from onetool.cluster.mailbox import Mailbox, ProcessGoneError
 from onetool.cluster.members import Members
+from onetool.core.mcp_protocol import (
+    AWAY,
+    CLIENT_CAPABILITIES,
+    INTERNAL_ERROR,
+    PROTOCOL_VERSION,
+    STATELESS_REVISIONS,
+    JsonRpcError,
+)
 from onetool.core.principal import Principal
 from onetool.database import DatabaseAwayError
 from onetool.http.asgi import HttpError
+from onetool.interfaces.mcp import http
+from onetool.interfaces.mcp.http import StatelessMcp
 
 pytestmark = pytest.mark.attack("replicas")
 
@@ -367,6 +377,29 @@ def test_who_gives_up_while_the_message_is_written_cancels_it_there(shared, monk
 
     run(shared, test)
     assert "handled" not in ended
+
+
+def test_an_answer_that_only_the_database_kept_from_its_call_can_be_sent_again(shared, monkeypatch):
+    """The outcome is a refusal like that of a call on the same process, and it is not kept."""
+    meta = {PROTOCOL_VERSION: STATELESS_REVISIONS[0], CLIENT_CAPABILITIES: {}}
+    params = {"name": "x", "requestState": "s", "_meta": meta}
+    told = {"method": "tools/call", "params": params, "menu": None, "whole": False}
+    failures = [JsonRpcError(INTERNAL_ERROR, "Unknown tool: x", AWAY)]
+
+    async def handle(service, request):
+        if failures:
+            raise failures.pop()
+        return {"said": "fine"}
+
+    async def test(a, b):
+        monkeypatch.setattr(http, "handle_request", handle)
+        b.handlers["request"] = StatelessMcp(None, None).answer_for_other
+        with pytest.raises(HttpError) as caught:
+            await a.ask(id_of(b), "request", told, ADA, id="it")
+        assert (caught.value.status, caught.value.code) == (503, "database_away")
+        assert await a.ask(id_of(b), "request", told, ADA, id="it") == {"result": {"said": "fine"}}
+
+    run(shared, test)
 
 
 def test_a_long_message_is_not_read_again_while_it_is_handled(shared):

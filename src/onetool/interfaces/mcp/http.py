@@ -125,6 +125,8 @@ class StatelessMcp:
             request = McpRequest(id=0, method=method, params=params, client=client, channel=NoChannel())
             return {"result": await handle_request(self._service, request)}
         except JsonRpcError as error:
+            if error.data is AWAY:  # as an HttpError, because it is not the outcome: the client tries again
+                raise HttpError(503, AWAY["reason"], str(error), RETRY) from None
             return {"error": [error.code, str(error), error.data]}
 
     def _read(self, message: Message, scope: Scope, channel: NotifyOnlyChannel) -> McpRequest:
