@@ -3,7 +3,6 @@
 Types have the names of JSON Schema: string, integer, number, boolean, array, object, null.
 """
 
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
@@ -75,6 +74,8 @@ def shown(value: Any) -> str:
     """Return a short value as text."""
     if isinstance(value, str):
         return cut(repr(value[: MAX_SHOWN_VALUE + 1]), MAX_SHOWN_VALUE)
+    import json  # slow, and packs import this module
+
     text = json.dumps(value, ensure_ascii=False, default=str)
     return cut(text, MAX_SHOWN_VALUE)
 
