@@ -98,11 +98,6 @@ class SharedSessions:
     def start(self) -> None:
         self._renewing = asyncio.get_running_loop().create_task(self._renew())
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a message of another process is being handled."""
-        return self._cluster.mailbox.is_busy
-
     async def stop(self) -> None:
         if self._renewing is not None:
             self._renewing.cancel()

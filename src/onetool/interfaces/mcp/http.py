@@ -251,8 +251,8 @@ class McpHttpApp:
 
     @property
     def is_busy(self) -> bool:
-        """Whether calls wait for an answer, continue as tasks, or go on after an answer of another process."""
-        return self.service.pending_calls.is_busy or (self._shared is not None and self._shared.is_busy)
+        """Whether calls wait for an answer or continue as tasks."""
+        return self.service.pending_calls.is_busy
 
     async def stop(self) -> None:
         await self.service.pending_calls.give_up()
