@@ -149,6 +149,14 @@ def test_all_notifications_of_a_change_are_told(database):
     until(lambda: {f"{topic}{number}" for topic in "ab" for number in range(20)} <= set(told))
 
 
+def test_who_listens_is_not_called_because_the_database_is_closed(database, caplog):
+    told = []
+    database.on_change("things", lambda _detail: told.append(count(database)))
+    until(lambda: told)
+    database.close()
+    assert [record.getMessage() for record in caplog.records if record.name == "onetool.database"] == []
+
+
 def test_who_listens_is_called_while_nobody_can_connect_to_listen(database, monkeypatch):
     told = []
     database.on_change("things", told.append)

@@ -454,7 +454,9 @@ class NotifiedListeners(Listeners):
                             look_at = monotonic() + EVERY_S
                             self.tell(None)
             except Exception as error:  # noqa: BLE001 - the next attempt may succeed
-                if not (self._is_lost or self._closed.is_set()):
+                if self._closed.is_set():
+                    return
+                if not self._is_lost:
                     log.warning("no notifications from the database, polling for changes every second: %s", error)
                 self._is_lost = True
                 self.tell(None)
