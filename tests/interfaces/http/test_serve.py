@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
@@ -505,10 +506,10 @@ def test_on_a_terminal_the_log_is_for_people(tmp_path):
         while b"curl" not in shown:
             shown += os.read(terminal, 65536)
         port = int(re.search(rb"listens on http://127.0.0.1:(\d+)", shown)[1])
-        assert health(port)
-        while b"healthz 200" not in shown:
+        assert urllib.request.urlopen(f"http://127.0.0.1:{port}/status", timeout=20).status == 200
+        while b"status 200" not in shown:
             shown += os.read(terminal, 65536)
-        assert re.search(rb"info: GET /healthz 200 [\d.]+ ms\r\n", shown)
+        assert re.search(rb"info: GET /status 200 [\d.]+ ms\r\n", shown)
         os.write(terminal, b"\x03")  # Ctrl-C
         _, status = os.waitpid(pid, 0)
         assert os.waitstatus_to_exitcode(status) == 130

@@ -218,7 +218,8 @@ def known_tokens(app: "App", memory: "TokenMemory | None" = None) -> KnownTokens
 # Health
 
 
-async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:
+async def _health(scope: Scope, _receive: Receive, send: Send) -> None:
+    scope["log"][UNLOGGED] = True  # balancers and containers poll every second
     await respond(send, 200, HEALTH_BODY)
 
 
@@ -231,7 +232,7 @@ def _readiness(app: "App", site: Callable[[], Guard], cluster: "Cluster | None")
     """
 
     async def answer(scope: Scope, _receive: Receive, send: Send) -> None:
-        scope["log"][UNLOGGED] = True  # balancers poll every second
+        scope["log"][UNLOGGED] = True
         found = {"status": "ready"}
         tokens = await asyncio.to_thread(site().rules.credentials.stored_tokens)
         if tokens is not None and app.config.database is not None and tokens.is_away:
