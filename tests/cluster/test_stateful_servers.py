@@ -19,8 +19,9 @@ from onetool.core.errors import ConfigError
 
 NOWHERE = "postgresql://127.0.0.1:1/onetool"
 CLUSTER = {"database": NOWHERE, "cluster": {"address": "127.0.0.1:1", "key": "0123456789abcdef" * 4}}
-MEMORY = {"command": "node", "args": ["memory.js", "a b", "${KEY}"]}
-WAYS_OUT = ("set `replicate: true`", "`onetool serve --bare -- node memory.js 'a b' '${KEY}'`", "use its url here")
+MEMORY = {"command": "node", "args": ["memory.js", "a b", "--key=${KEY}"], "env": {"KEY": "a literal secret"}}
+ONCE = "start it once (`onetool serve --bare --port PORT -- env KEY=… node memory.js 'a b' \"--key=${KEY}\"`)"
+WAYS_OUT = ("set `replicate: true`", ONCE, "use its url here: `url: http://HOST:PORT/mcp`")
 
 
 def config_of(folder, servers, **more):
@@ -52,6 +53,7 @@ def test_each_refused_server_is_named_with_both_ways_out(tmp_path):
     assert (memory.file, memory.key, other.key) == (str(tmp_path / "onetool.yaml"), "servers.memory", "servers.other")
     assert [text for text in WAYS_OUT if text not in memory.hint] == []
     assert "secret-of-the-server" not in str(caught.value)
+    assert "literal" not in str(caught.value)
 
 
 def served(folder, *args):
