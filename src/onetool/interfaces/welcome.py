@@ -7,6 +7,7 @@ from itertools import islice
 from typing import NamedTuple
 from urllib.parse import quote
 
+from onetool.core.principal import Role
 from onetool.core.registry import LazyTool, as_spec
 from onetool.core.spec import ToolSpec
 
@@ -24,7 +25,7 @@ class ServerFacts(NamedTuple):
     config: str  # the config file in words
     header: str | None  # the header with the token, if there is one
     first: str | None  # the tool to try first
-    has_links: bool = False  # whether `onetool page` prints links to it
+    link_role: Role | None = None  # the role that links of `onetool page` give; None if there are no links
 
 
 def bearer_header(shown: str = "") -> str:
@@ -83,7 +84,8 @@ def _client_lines(url: str, header: str | None) -> tuple[str, ...]:
 def greeting(facts: ServerFacts) -> str:
     url, header = facts.url, facts.header
     reached = [] if url == facts.own_url else [f"Clients reach it at {url}, as http.url says."]
-    owner = ["  onetool page prints a link that opens it as its owner, with the role admin."] if facts.has_links else []
+    role = facts.link_role
+    owner = [f"  onetool page prints a link that opens it as its owner, with the role {role}."] if role else []
     lines = [
         f"OneTool listens on {facts.listens} with {facts.tools}, from {facts.config}. Ctrl-C stops it.",
         *reached,

@@ -253,6 +253,7 @@ def test_with_tokens_the_owner_is_an_admin_too(serve):
 
 def test_a_server_for_calls_caps_the_owner(serve):
     server = serve("--tool-allow", "time.now")
+    assert "as its owner, with the role call.\n" in server.greeting
     assert use(server, new_key(server)).json.items() >= {"role": "call", "isCapped": True}.items()
 
 
@@ -345,7 +346,7 @@ def test_at_a_terminal_the_link_comes_first(tmp_path, args):
 
 def test_elsewhere_the_greeting_names_the_command(server):
     assert "#k=" not in server.greeting
-    assert "onetool page prints a link" in server.greeting
+    assert "onetool page prints a link that opens it as its owner, with the role admin.\n" in server.greeting
 
 
 def _browser(folder):

@@ -61,7 +61,7 @@ def through(server, work, mode="legacy"):
 def test_it_lists_and_answers_what_the_server_does(serve, tmp_path):
     command = [sys.executable, str(OFFERS)]
     server = serve("--bare", "--", *command)
-    assert "offers is starting" in server.log()
+    assert "offers is starting: its tools are offers.… (over MCP without this prefix), its log is" in server.log()
     expected = directly(tmp_path, command, offered)
     assert expected.keys() == {"tools", "prompts", "resources"}
     for mode in ("legacy", "auto"):

@@ -201,8 +201,9 @@ def _printer(config: Config, url: str, servers: dict[str, PlacedServer], opens: 
     At a terminal, a link to the page comes first. With `opens`, a browser opens the link.
     """
     about = "".join(
-        f"\n{name} is starting: its tools are {name}.…, its log is {config.home / 'servers' / f'{name}.log'}\n"
-        for name in servers
+        f"\n{name} is starting: its tools are {name}.…{' (over MCP without this prefix)' if server.is_bare else ''}, "
+        f"its log is {config.home / 'servers' / f'{name}.log'}\n"
+        for name, server in servers.items()
     )
 
     def print_all(greeting: str) -> None:

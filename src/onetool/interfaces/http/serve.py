@@ -23,7 +23,7 @@ from onetool.interfaces.http.guard import Guard
 from onetool.interfaces.http.listen import BoundAddress, is_loopback, listen, resolve
 from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.http.server import serve
-from onetool.interfaces.http.site import build_site, credentials_for, is_for_this_machine, known_tokens
+from onetool.interfaces.http.site import build_site, credentials_for, is_calls_only, is_for_this_machine, known_tokens
 from onetool.interfaces.mcp.http import McpHttpApp
 from onetool.interfaces.watchdog import Watchdog
 from onetool.interfaces.welcome import ServerFacts, bearer_header, first_tool, greeting
@@ -45,6 +45,7 @@ def client_url(app: "App", address: BoundAddress) -> str:
 
 
 def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | None) -> ServerFacts:
+    calls_only = is_calls_only(app.config.http, allowed is not None)
     allowed = app.catalog.registry.allowing(allowed)
     tools = app.catalog.count(allowed)
     header = None
@@ -60,7 +61,7 @@ def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | N
         config=f"the config {app.config.path}" if app.config.path else "the default config",
         header=header,
         first=first_tool(app.catalog.each(allowed)),
-        has_links=is_for_this_machine(app, address),
+        link_role=("call" if calls_only else "admin") if is_for_this_machine(app, address) else None,
     )
 
 

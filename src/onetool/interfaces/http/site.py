@@ -32,6 +32,7 @@ from onetool.services.request_rates import SharedRates
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.cluster.cluster import Cluster
+    from onetool.config.model import HttpConfig
     from onetool.interfaces.http.jwt_verifier import JwtVerifier
     from onetool.services.access_tokens import TokenMemory
     from onetool.services.page_links import ServedLinks
@@ -183,7 +184,7 @@ def credentials_for(
     keys of the same issuer and the memory of tokens. `hosts` are names of the server that the config doesn't have.
     """
     http = app.config.http
-    calls_only = http.admin is False or (is_limited and http.admin is None)
+    calls_only = is_calls_only(http, is_limited)
     known, jwt = (None, None) if before is None else (before.memory, before.jwt)
     is_reachable = names_other_machine(http, hosts) or (address is not None and not is_loopback(address.addresses))
     is_own = address is not None and is_for_this_machine(app, address)
@@ -191,6 +192,11 @@ def credentials_for(
         links = before.links if is_own else None
     tokens, jwt, local = known_tokens(app, known), _jwt_verifier(app, jwt), local_role(http) if is_own else None
     return Credentials(http, tokens, sessions, calls_only, jwt, is_reachable, links, local)
+
+
+def is_calls_only(http: "HttpConfig", is_limited: bool) -> bool:
+    """Return whether every caller has the role `call` at most. `is_limited` means that there is an allow-list."""
+    return http.admin is False or (is_limited and http.admin is None)
 
 
 def is_for_this_machine(app: "App", address: BoundAddress) -> bool:
