@@ -143,7 +143,6 @@ def test_a_problem_points_to_the_field(api, change, pointer):
 @each(
     ("path", "pointer"),
     [
-        ("bundles/", "/bundleID"),
         ("bundles/nothing", "/bundleID"),
         ("bundles/018905c7-ac96-474b-bcce-b302099a8057", "/bundleID"),
         ("bundles/01890A5D-AC96-474B-BCCE-B302099A8057", "/bundleID"),
