@@ -3,9 +3,8 @@
 The access log has one line per request, on the logger `onetool.access`, without bodies, tokens and queries. The thread
 of the app's `Recorder` formats and writes the lines. Clients choose parts of their content, so it is escaped.
 
-The audit log has refusals, logins, changes and administration, and requests that one replica forwards to another: both
-record these, with the same id. Calls are recorded by the executor. Routes set `audit` in their scope to be recorded.
-Refused clients must not fill the disk, so frequent refusals are only counted.
+The audit log has refusals, logins, changes and administration. Calls are recorded by the executor. Routes set `audit`
+in their scope to be recorded. Refused clients must not fill the disk, so frequent refusals are only counted.
 """
 
 import json
