@@ -1,5 +1,6 @@
 """Converts the error that ended a run into a ToolError with its cause, the line of code, and how to fix it."""
 
+import ast
 import re
 import sys
 from collections.abc import Collection, Mapping
@@ -22,6 +23,7 @@ from onetool.sandbox import (
 )
 from onetool.script.missing_keys import missing_key_hint
 from onetool.script.names import MISSING_BUILTINS, ScriptNames, may_be_named, rename_advice
+from onetool.script.parse import parse
 from onetool.script.rewrite import MODULES
 from onetool.script.run_result import LimitError, RunLimits, too_much_memory, too_slow
 
@@ -42,7 +44,6 @@ class RunScene(NamedTuple):
     names: ScriptNames
     limits: RunLimits
     failures: Mapping[str, ToolError]  # of tools, by message
-    origin: int | None = None  # the failed line, if the code itself has recorded it
     allowed: Collection[str] | None = None  # the tools that hints may name
     returned: Mapping[str, Any] = {}  # the last values of tools, by name
 
@@ -111,7 +112,7 @@ def _code_error(error: CodeError, scene: RunScene) -> ToolError:
     shown = _short(text.replace("The monty syntax parser does not yet support ", "not supported here: "))
     message = f"{kind}: {shown}" if text else kind
     hint = _way_around(kind, text, scene.names, scene.allowed) or missing_key_hint(
-        kind, text, scene.code, failed_line(error, scene), scene.names, scene.returned
+        kind, text, scene.code, failed_lines(error, scene), scene.names, scene.returned
     )
     return ToolError(
         code="invalid_args" if syntax else "execution_error",
@@ -154,21 +155,52 @@ def _way_around(kind: str, text: str, names: ScriptNames, allowed: Collection[st
 
 def _place(error: CodeError, scene: RunScene) -> tuple[str, ...]:
     """Return the innermost line of the caller's own code, as a hint."""
-    if (line := failed_line(error, scene)) is None:
+    if (lines := failed_lines(error, scene)) is None:
         return ()
-    return (f"line {line}: {cut(scene.code.split(chr(10))[line - 1].strip(), MAX_LINE)}",)
+    first, last = lines
+    where = f"line {first}" if first == last else f"lines {first} to {last}"
+    return (f"{where}: {cut(scene.code.split(chr(10))[first - 1].strip(), MAX_LINE)}",)
 
 
-def failed_line(error: BaseException, scene: RunScene) -> int | None:
-    """Return the number of the line that failed, if known."""
+def failed_lines(error: BaseException, scene: RunScene) -> tuple[int, int] | None:
+    """Return the first and last line of the code that failed, if known.
+
+    An error that passes through a `try` or `with` gets another line of that statement from the sandbox. Then these are
+    the lines of the whole statement.
+    """
     if not isinstance(error, CodeError):
         return None
     lines = scene.code.count("\n") + 1
     for frame in reversed(error.trace):
-        line = scene.origin or frame.line
-        if frame.filename == scene.feed and 0 < line <= lines:
-            return line
+        if frame.filename == scene.feed and 0 < frame.line <= lines:
+            is_exact = isinstance(error, CodeSyntaxError) or is_limit(error)  # nothing catches these
+            return (frame.line, frame.line) if is_exact else _around(scene.code, frame.line)
     return None
+
+
+def _around(code: str, line: int) -> tuple[int, int]:
+    """Return the lines of the outermost `try` or `with` around a line, within its function; else the line itself."""
+    tree = parse(code)
+    nodes: list[ast.AST] = [] if tree is None else [tree]
+    for node in nodes:  # which grows during the loop
+        for child in ast.iter_child_nodes(node):
+            first, last = getattr(child, "lineno", 0), getattr(child, "end_lineno", 0)
+            if not isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case) or (
+                first and not first <= line <= last
+            ):
+                continue
+            if isinstance(child, ast.Try | ast.With) and not _has_function(child, line):
+                return first, last
+            nodes.append(child)
+    return line, line
+
+
+def _has_function(node: ast.AST, line: int) -> bool:
+    """Return whether a function inside this statement contains the line."""
+    return any(
+        isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and inner.lineno <= line <= (inner.end_lineno or 0)
+        for inner in ast.walk(node)
+    )
 
 
 def _short(text: str) -> str:

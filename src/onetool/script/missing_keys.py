@@ -17,7 +17,7 @@ _ATTRIBUTE = re.compile(r"'(dict|list|str)' object has no attribute '(\w+)'")
 
 
 def missing_key_hint(
-    kind: str, text: str, code: str, line: int | None, names: ScriptNames, returned: Mapping[str, Any]
+    kind: str, text: str, code: str, lines: tuple[int, int] | None, names: ScriptNames, returned: Mapping[str, Any]
 ) -> str | None:
     """Return a hint with the keys of the object that a failing `x["key"]` or `x.key` used; None if unknown.
 
@@ -25,7 +25,12 @@ def missing_key_hint(
     """
     is_attribute = kind == "AttributeError"
     missing = _ATTRIBUTE.fullmatch(text) if is_attribute else None
-    if line is None or not returned or (is_attribute and missing is None) or kind not in ("AttributeError", "KeyError"):
+    if (
+        lines is None
+        or not returned
+        or (is_attribute and missing is None)
+        or kind not in ("AttributeError", "KeyError")
+    ):
         return None
     key = missing[2] if missing else text
     try:
@@ -33,7 +38,7 @@ def missing_key_hint(
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     bindings = Bindings(tree)
-    for node in _lookups(tree, key, line, is_attribute):
+    for node in _lookups(tree, key, lines, is_attribute):
         for tool, path in _origins(node.value, bindings, names, MAX_STEPS):
             value = _part(returned.get(tool), path)
             if isinstance(value, dict):
@@ -46,8 +51,10 @@ def missing_key_hint(
     return f"write [{key!r}]" if missing and missing[1] == "dict" else None
 
 
-def _lookups(tree: ast.AST, key: str, line: int, is_attribute: bool) -> Iterator[ast.Attribute | ast.Subscript]:
-    """Yield the expressions in a line that look up this key."""
+def _lookups(
+    tree: ast.AST, key: str, lines: tuple[int, int], is_attribute: bool
+) -> Iterator[ast.Attribute | ast.Subscript]:
+    """Yield the expressions in these lines that look up this key."""
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(attr=attr) if is_attribute and attr == key:
@@ -56,7 +63,7 @@ def _lookups(tree: ast.AST, key: str, line: int, is_attribute: bool) -> Iterator
                 pass
             case _:
                 continue
-        if node.lineno <= line <= (node.end_lineno or node.lineno):
+        if node.lineno <= lines[1] and (node.end_lineno or node.lineno) >= lines[0]:
             yield node
 
 

@@ -208,7 +208,6 @@ class CodeScan:
         self.imports: list[ast.Import | ast.ImportFrom] = []
         self.used: set[str] = set()
         self.bound: Counter[str] = Counter()  # in any scope, and how often; imports are separate
-        self.loses_lines = False  # a statement raises errors again with the wrong line
         self._waits = False
         nodes: list[ast.AST] = [] if self.tree is None else [self.tree]
         for node in nodes:  # which grows during the loop
@@ -241,8 +240,6 @@ class CodeScan:
             self._waits = self._waits or kind is ast.AsyncFunctionDef
         elif kind is ast.Await:
             self._waits = True
-        elif kind is ast.Try or kind is ast.With:
-            self.loses_lines = True
 
     @cached_property
     def imported(self) -> dict[str, str]:
@@ -342,13 +339,13 @@ class CodeReport(msgspec.Struct, frozen=True, kw_only=True):
     calls: Annotated[list[str], Meta(description="The tools that the code calls, as far as known.")] = []
 
 
-def place_of_line(code: str, line: int) -> CodePlace:
-    """Return the place of a whole line, without its indentation."""
+def place_of_lines(code: str, first: int, last: int) -> CodePlace:
+    """Return the place of whole lines, without the indentation of the first one."""
     lines = code.split("\n")
-    if not 0 < line <= len(lines) or not (text := lines[line - 1].rstrip()):
-        return CodePlace(line=line)
-    indent = len(text) - len(text.lstrip())
-    return CodePlace(line=line, column=indent + 1, end_line=line, end_column=len(text) + 1)
+    if not 0 < first <= last <= len(lines) or not (text := lines[first - 1].rstrip()):
+        return CodePlace(line=first)
+    column = len(text) - len(text.lstrip()) + 1
+    return CodePlace(line=first, column=column, end_line=last, end_column=len(lines[last - 1].rstrip()) + 1)
 
 
 def place_of_node(code: str, node: ast.expr | ast.stmt) -> CodePlace:
@@ -365,7 +362,7 @@ def place_of_syntax_error(code: str, error: SyntaxError) -> CodePlace | None:
     if not error.lineno:
         return None
     if not error.offset or error.offset < 1:
-        return place_of_line(code, error.lineno)
+        return place_of_lines(code, error.lineno, error.lineno)
     end_line, end_column = error.end_lineno or error.lineno, error.end_offset or 0
     if (end_line, end_column) <= (error.lineno, error.offset):  # the error has no end
         end_line, end_column = error.lineno, error.offset + 1
@@ -383,7 +380,7 @@ def in_sent_text(text: str, code: str, place: CodePlace) -> CodePlace | None:
         end = None if place.end_line is None else place.end_line + lines
         return msgspec.structs.replace(place, line=place.line + lines, end_line=end)
     if text.count("\n") == code.count("\n"):  # indentation was removed
-        return place_of_line(text, place.line)
+        return place_of_lines(text, place.line, place.line)
     return None
 
 

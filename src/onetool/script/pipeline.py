@@ -19,7 +19,7 @@ from onetool.core.trace import Span, current_trace, new_span_id
 from onetool.sandbox import CodeError, CodeSyntaxError, WorkerError
 from onetool.sandbox.pool import WorkerSession
 from onetool.script.check import CodeFinding, called_tools, check, findings_text
-from onetool.script.failures import RunScene, failed_line, failure, is_limit
+from onetool.script.failures import RunScene, failed_lines, failure, is_limit
 from onetool.script.names import SandboxTools, rename_advice
 from onetool.script.parse import (
     CodeFault,
@@ -28,7 +28,7 @@ from onetool.script.parse import (
     CodeScan,
     ScriptError,
     in_sent_text,
-    place_of_line,
+    place_of_lines,
     place_of_node,
     place_of_syntax_error,
     read,
@@ -196,7 +196,9 @@ class Pipeline:
 
     def _place_of(self, finding: CodeFinding) -> CodePlace:
         return (
-            place_of_line(self.code, finding.line) if finding.node is None else place_of_node(self.code, finding.node)
+            place_of_lines(self.code, finding.line, finding.line)
+            if finding.node is None
+            else place_of_node(self.code, finding.node)
         )
 
     def _sent_place(self, place: CodePlace | None) -> CodePlace | None:
@@ -345,9 +347,9 @@ class Pipeline:
         if isinstance(error, WrongTypesError):
             return self._refusal(error.findings)
         limits, loop = self._settings.limits, worker_loop
-        scene = RunScene(self.code, loop.feed, names, limits, loop.failures, loop.origin, self._allowed, loop.returned)
-        if (line := failed_line(error, scene)) is not None:
-            self._place = place_of_line(self.code, line)
+        scene = RunScene(self.code, loop.feed, names, limits, loop.failures, self._allowed, loop.returned)
+        if (lines := failed_lines(error, scene)) is not None:
+            self._place = place_of_lines(self.code, *lines)
         return failure(error, scene)
 
     def _result(

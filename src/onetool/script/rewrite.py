@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from onetool.script.error_lines import TracedCode, traced_code
 from onetool.script.names import ScriptNames, ScriptPack
 from onetool.script.parse import CodeScan, Edit, Span, edited
 
@@ -294,7 +293,6 @@ class PreparedCode(msgspec.Struct, frozen=True, kw_only=True):
     prelude: str = ""
     words: Mapping[str, str] = {}  # names to bind, with their packs or functions
     futures: Collection[Span] = ()  # positions of the calls that are answered with a future
-    watched: TracedCode | None = None  # an instrumented version to feed instead, if the sandbox accepts it
 
 
 def prepare(scan: CodeScan, names: ScriptNames) -> PreparedCode:
@@ -310,5 +308,4 @@ def prepare(scan: CodeScan, names: ScriptNames) -> PreparedCode:
         prelude=first + "".join(imports.native),
         words=imports.words,
         futures=final.futures,
-        watched=traced_code(final),
     )

@@ -25,15 +25,11 @@ from onetool.core.signature import arguments_by_name, takes_others
 from onetool.core.spec import ToolSpec
 from onetool.core.text import MAX_NAME, MAX_UNKNOWN, or_rather
 from onetool.sandbox import (
-    CodeError,
-    CodeSyntaxError,
     MessageTooLargeError,
     NeverAwaitedError,
     SandboxError,
     TooLargeError,
     TypeCheckError,
-    ValueTransferError,
-    WorkerError,
 )
 from onetool.sandbox.messages import (
     Answer,
@@ -50,8 +46,6 @@ from onetool.sandbox.messages import (
 )
 from onetool.sandbox.pool import OnPrint, WorkerSession
 from onetool.script.check import CodeFinding
-from onetool.script.error_lines import TracedCode, line_of
-from onetool.script.failures import is_limit
 from onetool.script.names import ALL, CALL, LANGUAGE, SandboxTools
 from onetool.script.parse import Span
 from onetool.script.pending_futures import CancelWork, PendingFutures, Work
@@ -76,7 +70,6 @@ EXCEPTION_BY_REASON = {"timeout": "TimeoutError", "denied": "PermissionError", "
 PER_CALL = 4  # questions that one tool call may need: a name, an attribute, the call, its future
 SPARE = 1000  # further questions
 MAX_WARNINGS = 20  # shown to the caller
-MAX_REFUSED = 100  # questions that code may ask while it returns the line of its error
 OVER = Raised("RuntimeError", "the run is over")
 INTERRUPTED = Raised("KeyboardInterrupt", "stopped")
 
@@ -119,7 +112,6 @@ class WorkerLoop:
         self._pending = PendingFutures(context.loop)
         self._futures: Mapping[str, Collection[Span]] = {}
         self._questions = 0
-        self._watched: TracedCode | None = None  # the code that was fed, if it records the lines of its errors
         self.stopped_by: LimitError | None = None
         self.failures: dict[str, ToolError] = {}
         self.whole_messages: dict[str, str] = {}  # of the last failures with long messages
@@ -127,7 +119,6 @@ class WorkerLoop:
         self.made = CallLog(tools.names.catalogue)
         self.calls = 0
         self.warnings: list[str] = []  # of its calls, for the reader of the result
-        self.origin: int | None = None  # the failed line, if the code itself has recorded it
         self.ended = False  # the code has ended, even if its value is invalid
         self.feed = ""  # the name of this run's code in the sandbox's tracebacks
 
@@ -139,7 +130,7 @@ class WorkerLoop:
         with self._lock:
             self._session = session
         self._raise_if_stopped()
-        self._futures, self._watched = session.futures, prepared.watched
+        self._futures = session.futures
         try:
             question = self._start(session, prepared, printed)
             while not isinstance(question, Complete):
@@ -153,7 +144,6 @@ class WorkerLoop:
         except MessageTooLargeError as error:
             raise too_large(error.limit, error.what) from None
         except (LimitError, SandboxError) as error:
-            self.origin = self._origin(error, session)
             question = None  # kept errors must not keep the objects of these frames alive
             error.__context__ = None
             raise error.with_traceback(None) from None
@@ -183,52 +173,17 @@ class WorkerLoop:
         if prepared.prelude:
             session.feed(prepared.prelude, {}, printed, check_types=False)
         inputs = {name: self._tools.value(word) for name, word in prepared.words.items()} | dict(self._variables)
-        if self._watched is not None:
-            try:
-                return self._feed(session, self._watched.code, inputs, printed, self._watched.futures)
-            except CodeSyntaxError:  # feed the original code, so that the error refers to it
-                self._watched = None
-        return self._feed(session, prepared.code, inputs, printed, prepared.futures)
-
-    def _feed(
-        self,
-        session: WorkerSession,
-        code: str,
-        inputs: Mapping[str, Any],
-        printed: OnPrint,
-        futures: Collection[Span],
-    ) -> WorkerQuestion:
         self.feed = session.next_feed
         try:
-            return session.feed(code, inputs, printed, futures)
+            return session.feed(prepared.code, inputs, printed, prepared.futures)
         except TooLargeError:
             raise too_large(ARGUMENT_BYTES, "the input of the code") from None
         except TypeCheckError as error:
             if found := type_findings(error.diagnostics, self._tools.names):
                 self.ended = True
-                raise WrongTypesError([one._replace(line=line_of(code, one.line)) for one in found]) from None
+                raise WrongTypesError(found) from None
         # The findings are not about our tools, so they are ignored.
-        return session.feed(code, inputs, printed, futures, check_types=False)
-
-    def _origin(self, error: Exception, session: WorkerSession) -> int | None:
-        """Return the line that an error comes from, as recorded by the code."""
-        watched = self._watched
-        if watched is None or not isinstance(error, CodeError) or is_limit(error):
-            return None
-        if not watched.may_be_wrong(error, self.feed):
-            return None
-        try:
-            question = session.feed(watched.question, {}, lambda _stream, _text: None, check_types=False)
-            for _ in range(MAX_REFUSED):
-                if isinstance(question, Complete):
-                    return watched.line(question.value(self._limits.output_bytes, self._raise_if_stopped), error)
-                question = _refused(session, question)
-        except (CodeError, ValueTransferError):  # nothing was recorded
-            return None
-        except (LimitError, WorkerError):  # the run was stopped, or the worker failed
-            pass
-        session.kill()
-        return None
+        return session.feed(prepared.code, inputs, printed, prepared.futures, check_types=False)
 
     def _raise_if_stopped(self) -> None:
         """Raise if the run was stopped. The exception is always new, since a shared one would keep its frames alive."""
