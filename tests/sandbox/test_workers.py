@@ -293,7 +293,7 @@ def test_a_worker_that_nobody_watches_ends_at_its_own_limit(tmp_path):
 
 
 def test_a_tool_that_comes_back_late_does_not_talk_to_another_s_worker(tmp_path):
-    """A cancelled line of a session: its worker's pipes are closed, and their numbers stand for others soon."""
+    """A cancelled run: its worker's pipes are closed, and their numbers stand for others soon."""
     import asyncio
     import threading
 
@@ -303,17 +303,15 @@ def test_a_tool_that_comes_back_late_does_not_talk_to_another_s_worker(tmp_path)
     (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\n")
 
     async def main(app):
-        session = app.runtime.engine.session(app.catalog.registry.snapshot())
-        late = asyncio.create_task(session.run("t.slow()"))
+        late = asyncio.create_task(app.run("t.slow()"))
         await until_async(began.is_set)
         late.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await late
-        assert (await session.run("1 + 1")).data == 2
+        assert (await app.run("1 + 1")).data == 2
         go_on.set()
         for number in range(20):
-            assert (await session.run(f"{number} + 1")).data == number + 1
-        session.close()
+            assert (await app.run(f"{number} + 1")).data == number + 1
 
     with App.open(tmp_path / "onetool.yaml") as app:
         schema = {"type": "object", "properties": {}}

@@ -84,9 +84,7 @@ def test_a_name_alone_and_more_than_one_line_are_python(shop):
     assert "SyntaxError" in shop.error("+shop.buy_it tea").message
 
 
-def test_in_a_session_and_from_the_command_line(tmp_path):
-    done = cli("run", "-i", cwd=tmp_path, stdin="tools = 5\n+tools.echo message='one two'\n+tools\n")
-    assert done.stdout.split("\n")[:2] == ["one two", "5"], done.stderr
+def test_from_the_command_line(tmp_path):
     assert cli("run", "+echo message='a b'", cwd=tmp_path).stdout == "a b\n"
     wrong = cli("run", "+tools.ech message=a", cwd=tmp_path)
     assert (wrong.returncode, wrong.stdout) == (1, "")

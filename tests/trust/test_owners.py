@@ -362,7 +362,7 @@ def test_what_is_written_later_follows_no_link_either(tmp_path, monkeypatch):
     journal.note("evil")
     with pytest.raises(NotStoredError, match="symbolic link"):
         ResultStore(SqliteDatabase(tmp_path / "state.db"), 3600, 1).put("evil")
-    editor = LineEditor(tmp_path / "run_history", lambda line: [], " ")
+    editor = LineEditor(tmp_path / "run_history", lambda line: [])
     monkeypatch.setattr(editor, "is_live", True)
     editor.keep("evil")
     editor.save()

@@ -10,7 +10,7 @@ import select
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
@@ -235,30 +235,29 @@ class WorkerSession:
         self._printed: OnPrint = lambda _stream, _text: None
         self.is_idle = True  # no code is running
         self.pid = worker.pid
-        self.futures: dict[str, Collection[tuple[int, int]]] = {}  # by feed: positions of the calls that get a future
+        self._feeds = 0
 
     @property
     def next_feed(self) -> str:
         """The name of the next piece of code in the worker's tracebacks."""
-        return f"<python-input-{len(self.futures)}>"
+        return f"<python-input-{self._feeds}>"
 
     def feed(
         self,
         code: str,
         inputs: Mapping[str, Any],
         printed: OnPrint,
-        futures: Collection[tuple[int, int]] = (),
         check_types: bool = True,
     ) -> WorkerQuestion:
         """Run code with these names bound. Raise TypeCheckError if the session's type check fails."""
         self._printed = printed
         name = self.next_feed
-        self.futures[name] = futures
+        self._feeds += 1
         try:
             return self._exchange(messages.feed(code, inputs, check_types))
         except (TypeCheckError, CodeSyntaxError) as error:
             if isinstance(error, TypeCheckError) or all(line.filename != name for line in error.trace):
-                del self.futures[name]  # the worker does not count code refused before parsing
+                self._feeds -= 1  # the worker does not count code refused before parsing
             raise
 
     def resume(self, question: FunctionCall | OsCall, answer: Answer) -> WorkerQuestion:

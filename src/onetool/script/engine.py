@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -41,52 +41,6 @@ if TYPE_CHECKING:
     from onetool.script.render import StoreText
     from onetool.script.snippets import SnippetLike
 
-
-class CodeSession:
-    """A sequence of runs, one at a time, that share names: `await session.run(text)`. `close` releases the worker."""
-
-    def __init__(self, engine: "Engine", catalogue: Snapshot, allowed: Collection[str] | None, source: str) -> None:
-        self._engine = engine
-        self._tools = engine.tools_of(catalogue)
-        self._allowed = allowed
-        self._source = source
-        self._stack = ExitStack()
-        self._worker: WorkerSession | None = None
-        self.known: set[str] = set()  # names that earlier code has defined
-
-    async def run(self, text: str, live: OnPrinted | None = None) -> RunResult:
-        pipeline = Pipeline(self._engine.settings, self._tools, text, self._allowed, self.known)
-        prepared = await pipeline.prepare()
-        if isinstance(prepared, RunResult):
-            return prepared
-        try:
-            context = self._engine.context(self._allowed, self._source, None)
-            result = await pipeline.execute(prepared, lambda _: nullcontext(self.open()), context, live)
-        finally:  # also if the run was cancelled
-            if self._worker is None or self._worker.has_ended or not self._worker.is_idle:
-                self.close()
-            elif pipeline.scan is not None:
-                self.known.update(pipeline.scan.bound, pipeline.scan.imported)
-        return result
-
-    @property
-    def is_fresh(self) -> bool:
-        return self._worker is None
-
-    def open(self) -> WorkerSession:
-        """Return the worker of the session. Start a new one if there is none."""
-        if self._worker is None:
-            self._worker = self._stack.enter_context(self._engine.sandbox.session())
-        return self._worker
-
-    def close(self) -> None:
-        """End the session's worker and forget its names."""
-        self._stack.close()
-        self._worker = None
-        self.known.clear()
-
-
-# `run`: scripts against a catalogue, a limited number at a time, in workers that are kept warm.
 
 log = logging.getLogger("onetool.run")
 NODES_BYTES = 16 * MIB  # overhead of a message beyond its values
@@ -175,7 +129,7 @@ class Engine:
         if allowed is not None or outer is not None:
             allowed = allowed_by_both(allowed, outer.allowed if outer else None)
         tools = self.tools_of(catalogue)
-        pipeline = Pipeline(self.settings, tools, text, allowed, run=None if outer else new_id(), variables=variables)
+        pipeline = Pipeline(self.settings, tools, text, allowed, None if outer else new_id(), variables)
         error: ToolError | None = CANCELLED
         try:
             begin = partial(self.context, allowed, source, progress, pipeline.run, gate, watch)
@@ -224,19 +178,16 @@ class Engine:
             with nullcontext() if context.pauses is None else context.pauses.notifying(slot.pause):
                 return await pipeline.execute(prepared, partial(self._worker, tools.names), context, live, slot)
 
-    def check(self, text: str, catalogue: Snapshot, known: Collection[str]) -> ToolError | None:
-        """Return the error in code that is to be stored, if any. `known` are its variables."""
-        return Pipeline(self.settings, self.tools_of(catalogue), text, None, known).check()
+    def check(self, text: str, catalogue: Snapshot, variables: Collection[str]) -> ToolError | None:
+        """Return the error in code that is to be stored, if any. `variables` are the names bound for it."""
+        known = dict.fromkeys(variables)
+        return Pipeline(self.settings, self.tools_of(catalogue), text, variables=known).check()
 
     def report(
         self, text: str, catalogue: Snapshot, allowed: Collection[str] | None, variables: Mapping[str, Any]
     ) -> CodeReport:
         """Return all errors in the code, and the tools that it calls. Runs nothing."""
         return Pipeline(self.settings, self.tools_of(catalogue), text, allowed, variables=variables).report()
-
-    def session(self, catalogue: Snapshot, allowed: Collection[str] | None = None, source: str = "run") -> CodeSession:
-        """Return a session that keeps its names from one run to the next. Other runs start empty."""
-        return CodeSession(self, catalogue, allowed, source)
 
     def names(self, catalogue: Snapshot) -> ScriptNames:
         """Return the names of the tools in code."""

@@ -1,4 +1,4 @@
-"""ScriptNames: the names of a catalogue's tools in code, the tools as sandbox objects, and completions."""
+"""ScriptNames: the names of a catalogue's tools in code, and the tools as sandbox objects."""
 
 import builtins
 import re
@@ -258,27 +258,3 @@ def rename_advice(line: str, names: ScriptNames, allowed: Collection[str] | None
         if spec and may_be_named(spec, allowed) and (spelling := names.spelling(spec)) != name:
             return (f"write {spelling}(…)",)
     return ()
-
-
-# Completion
-
-_DOTTED_END = re.compile(r"([\w.]*)$")
-_OPEN_CALL = re.compile(r"([\w.]+)\(([^()]*)$")
-
-
-def completions(line: str, names: ScriptNames, known: Iterable[str] = ()) -> list[str]:
-    """Return all completions of the end of the line, as whole words in order."""
-    end = _DOTTED_END.search(line)
-    word = end[1] if end else ""
-    if "." in word:
-        pack = names.pack(word.partition(".")[0])
-        tools = [f"{pack.word}.{tool}(" for tool in sorted(pack.tools)] if pack else []
-        return [tool for tool in tools if tool.startswith(word)]
-    words = sorted({*names.words(), *known})
-    before = line[: len(line) - len(word)]
-    call = _OPEN_CALL.search(before)
-    if call is not None and (spec := names.tool(call[1])) is not None and re.search(r"[(,]\s*$", before):
-        args = map(as_identifier, spec.order)  # those that the call around the cursor does not have yet
-        words = [*(f"{name}=" for name in args if not re.search(rf"\b{re.escape(name)}\s*=", call[2])), *words]
-    matches = [other for other in words if other.startswith(word)]
-    return matches if matches or not word else sorted(name for name in BUILTINS if name.startswith(word))

@@ -55,12 +55,11 @@ if TYPE_CHECKING:
     from onetool.script.snippets import SnippetLike
 
 GRACE = 0.25  # seconds for the sandbox to report its own timeout, which names the line
-INTERRUPT = 1.0  # seconds for interrupted code of a session to end by itself
 MAX_PREPARED = 64  # cached scripts per catalogue: the same few run again and again
 LONG_CODE = 2_000  # characters of code that are parsed on the loop: about a millisecond
 
 OpenSession = Callable[[PreparedCode], AbstractContextManager[WorkerSession]]
-"""Opens the session for some code: a new one, or one that continues."""
+"""Opens the session for some code."""
 
 
 class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,20 +108,17 @@ class Pipeline:
         settings: PipelineSettings,
         tools: SandboxTools,
         text: str,
-        allowed: Collection[str] | None,
-        known: Collection[str] | None = None,
+        allowed: Collection[str] | None = None,
         run: str | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> None:
         """Create a pipeline.
 
-        `known` are the session's names that earlier code has defined; `run` is the run's ID, if any. `variables` are
-        names and values bound before the code begins.
+        `run` is the run's ID, if any. `variables` are names and values bound before the code begins.
         """
         self._settings = settings
         self._tools = tools
         self._allowed = allowed
-        self._known = known
         self._variables = variables or {}
         self._sent = text
         self._started = perf_counter()
@@ -141,7 +137,7 @@ class Pipeline:
         text = self.code
         key = "\0".join((text, *self._variables))  # code contains no NUL
         # Whether the result depends only on the text, the names of its variables and the catalogue.
-        is_plain = self._allowed is None and self._known is None and len(text) <= LONG_CODE
+        is_plain = self._allowed is None and len(text) <= LONG_CODE
         known = self._tools.prepared
         if is_plain and (cached := known.get(key)) is not None:
             self.code, prepared = cached
@@ -181,7 +177,7 @@ class Pipeline:
                 return CodeReport()
             place = self._sent_place(place_of_syntax_error(self.code, error))
             return CodeReport(errors=[CodeFault.at(f"SyntaxError: {error.msg}", place, error.lineno or 1)])
-        scan.bound.update((*(self._known or ()), *self._variables))
+        scan.bound.update(self._variables)
         names = self._tools.names
         findings = check(scan, names, MODULES, self._allowed)
         faults = [
@@ -214,36 +210,27 @@ class Pipeline:
     ) -> RunResult:
         """Run the code in a thread, until it ends or its time is up."""
         settings, span = self._settings, self._begin_span(context)
-        is_session = self._known is not None
         worker_loop = WorkerLoop(
             self._tools,
             settings.call_tool,
             context,
             settings.limits,
             self._variables,
-            may_interrupt=is_session,
-            slot=slot,
+            slot,
         )
         printed = PrintedOutput(settings.limits, live, worker_loop)
         driven = settings.threads.drive(_feed(sessions, worker_loop, prepared, printed, context, span))
-        work = asyncio.ensure_future(driven) if is_session else None
-        if work is not None:
-            work.add_done_callback(lambda done: done.cancelled() or done.exception())  # or asyncio logs it
         try:
             async with within_deadline(context, GRACE):
                 try:
-                    value = await (asyncio.shield(work) if work else driven)
+                    value = await driven
                 finally:
                     self._calls, self._warnings = worker_loop.calls, [*dict.fromkeys(worker_loop.warnings)]
         except TimeoutError:
             worker_loop.stop(too_slow(settings.limits))
             error: BaseException = too_slow(settings.limits)
         except asyncio.CancelledError as stopped:
-            if work is not None:  # names survive if the code ends by itself, as it does while waiting for an answer
-                worker_loop.interrupt()
-                await asyncio.wait([work], timeout=INTERRUPT)
-            if work is None or not work.done():
-                worker_loop.stop(cancelled())
+            worker_loop.stop(cancelled())
             self.made, self.made_names = worker_loop.made.summary(), worker_loop.made.names()
             for line in made_lines(self.made):  # for callers that can't be answered
                 stopped.add_note(line)
@@ -313,7 +300,7 @@ class Pipeline:
         except ScriptError as error:
             raise _Refused(ToolError(code="invalid_args", message=str(error), reason="syntax")) from None
         self.scan = scan = CodeScan(self.code)
-        scan.bound.update((*(self._known or ()), *self._variables))
+        scan.bound.update(self._variables)
         if findings := check(scan, self._tools.names, MODULES, self._allowed):
             raise _Refused(self._refusal(findings))
         return prepare(scan, self._tools.names)
@@ -332,7 +319,7 @@ class Pipeline:
             return code
         from onetool.script.call_lines import expand_call_line
 
-        return expand_call_line(code, self._tools.names, self._allowed, {*(self._known or ()), *self._variables})
+        return expand_call_line(code, self._tools.names, self._allowed, self._variables)
 
     def _refusal(self, findings: list[CodeFinding]) -> ToolError:
         self._place = self._place_of(findings[0])

@@ -70,8 +70,6 @@ EXCEPTION_BY_REASON = {"timeout": "TimeoutError", "denied": "PermissionError", "
 PER_CALL = 4  # questions that one tool call may need: a name, an attribute, the call, its future
 SPARE = 1000  # further questions
 MAX_WARNINGS = 20  # shown to the caller
-OVER = Raised("RuntimeError", "the run is over")
-INTERRUPTED = Raised("KeyboardInterrupt", "stopped")
 
 
 class WrongTypesError(Exception):
@@ -83,10 +81,7 @@ class WrongTypesError(Exception):
 
 
 class WorkerLoop:
-    """A loop that runs one piece of code in a worker and answers its questions. `stop` ends it from any thread.
-
-    With `may_interrupt`, `interrupt` works even while a blocking tool runs.
-    """
+    """A loop that runs one piece of code in a worker and answers its questions. `stop` ends it from any thread."""
 
     def __init__(
         self,
@@ -95,12 +90,9 @@ class WorkerLoop:
         context: CallContext,
         limits: RunLimits,
         variables: Mapping[str, Any] | None = None,
-        may_interrupt: bool = False,
         slot: Slot | None = None,
     ) -> None:
         self._slot = slot
-        self._may_interrupt = may_interrupt
-        self._interrupted = False
         self._tools = tools
         self._variables = variables or {}
         self._call_tool = call_tool
@@ -110,7 +102,7 @@ class WorkerLoop:
         self._lock = Lock()
         self._stopped = Event()
         self._pending = PendingFutures(context.loop)
-        self._futures: Mapping[str, Collection[Span]] = {}
+        self._futures: Collection[Span] = ()
         self._questions = 0
         self.stopped_by: LimitError | None = None
         self.failures: dict[str, ToolError] = {}
@@ -130,7 +122,7 @@ class WorkerLoop:
         with self._lock:
             self._session = session
         self._raise_if_stopped()
-        self._futures = session.futures
+        self._futures = prepared.futures
         try:
             question = self._start(session, prepared, printed)
             while not isinstance(question, Complete):
@@ -161,21 +153,13 @@ class WorkerLoop:
             session.kill()
         self._pending.stop()
 
-    def interrupt(self) -> None:
-        """Raise an exception in the code where it waits for an answer, so that it ends by itself and its names
-        survive.
-        """
-        self._interrupted = True
-        self._stopped.set()
-        self._pending.stop()
-
     def _start(self, session: WorkerSession, prepared: PreparedCode, printed: OnPrint) -> WorkerQuestion:
         if prepared.prelude:
             session.feed(prepared.prelude, {}, printed, check_types=False)
         inputs = {name: self._tools.value(word) for name, word in prepared.words.items()} | dict(self._variables)
         self.feed = session.next_feed
         try:
-            return session.feed(prepared.code, inputs, printed, prepared.futures)
+            return session.feed(prepared.code, inputs, printed)
         except TooLargeError:
             raise too_large(ARGUMENT_BYTES, "the input of the code") from None
         except TypeCheckError as error:
@@ -183,7 +167,7 @@ class WorkerLoop:
                 self.ended = True
                 raise WrongTypesError(found) from None
         # The findings are not about our tools, so they are ignored.
-        return session.feed(prepared.code, inputs, printed, prepared.futures, check_types=False)
+        return session.feed(prepared.code, inputs, printed, check_types=False)
 
     def _raise_if_stopped(self) -> None:
         """Raise if the run was stopped. The exception is always new, since a shared one would keep its frames alive."""
@@ -195,8 +179,6 @@ class WorkerLoop:
         if self._questions > self._limits.calls * PER_CALL + SPARE:
             self.stop(too_many_calls(self._limits))
             self._raise_if_stopped()
-        if self._interrupted:
-            return _refused(session, question, INTERRUPTED)
         match question:
             case FunctionCall():
                 answer = await self._call(question)
@@ -204,14 +186,13 @@ class WorkerLoop:
                 tools, id, name = self._tools, question.object_id, question.name
                 return session.resume_name(tools.member(id, name) if id else tools.value(name))
             case ResolveFutures():
-                found = self._finished(question.call_ids)
-                return session.resume_futures(found or dict.fromkeys(question.call_ids, INTERRUPTED))
+                return session.resume_futures(self._finished(question.call_ids))
             case OsCall():
                 answer = self._os_call(question)
             case Complete():
                 raise AssertionError("code that has ended asks no questions")
         self._raise_if_stopped()  # while the tool ran
-        return session.resume(question, INTERRUPTED if self._interrupted else answer)
+        return session.resume(question, answer)
 
     def _os_call(self, question: OsCall) -> Answer:
         """Answer an OS call of the code: only sleeping is allowed."""
@@ -237,9 +218,9 @@ class WorkerLoop:
         if spec is None:
             return Raised("NameError", f"name {cut(name, MAX_NAME)!r} is not defined")
         gate, is_future = self._context.gate, False
-        if any(self._futures.values()):
+        if self._futures:
             position = question.position
-            is_future = (position.start, position.end) in self._futures.get(position.filename, ())
+            is_future = position.filename == self.feed and (position.start, position.end) in self._futures
         number = 0 if spec is ALL else self._count_call()  # the pages are counted instead
         self._raise_if_stopped()
         try:
@@ -257,7 +238,7 @@ class WorkerLoop:
             return Pending()
         catalogue = self._tools.names.catalogue
         called = catalogue.get(call.name)  # ot.call names another tool
-        if gate is not None or self._may_interrupt or (called is not None and called.is_async):
+        if gate is not None or (called is not None and called.is_async):
             self._pending.begin(question.call_id, self._execute(call, gate))
             return self._value_of(question.call_id)
         if self._slot is not None:
@@ -368,10 +349,10 @@ class WorkerLoop:
         return lambda answered: self._context.loop.create_task(execute(answered)).cancel
 
     def _value_of(self, number: int) -> Answer:
-        return self._finished([number]).get(number, INTERRUPTED)
+        return self._finished([number])[number]
 
     def _finished(self, wanted: list[int]) -> dict[int, Answer]:
-        """Wait for at least one answer, and return those that have arrived; none if the run was interrupted."""
+        """Wait for at least one answer, and return those that have arrived."""
         if self._slot is not None:
             self._slot.wait(True)
         found = self._pending.answers(wanted)
@@ -424,16 +405,3 @@ def _remember(values: dict[str, Any], key: str, value: Any) -> None:
     if key not in values and len(values) >= MAX_REMEMBERED:
         del values[next(iter(values))]
     values[key] = value
-
-
-def _refused(session: WorkerSession, question: WorkerQuestion, why: Raised = OVER) -> WorkerQuestion:
-    """Refuse the question: the run is over, but an error's `__str__` may still ask."""
-    match question:
-        case NameLookup():
-            return session.resume_name(None)
-        case ResolveFutures():
-            return session.resume_futures(dict.fromkeys(question.call_ids, why))
-        case FunctionCall() | OsCall():
-            return session.resume(question, why)
-        case Complete():
-            return question

@@ -1,12 +1,11 @@
-"""`onetool run`: where the code comes from, where what goes, and the interactive session on a real terminal."""
+"""`onetool run`: where the code comes from, where what goes."""
 
 import json
 import os
 import pty
-import select
 import signal
 import subprocess
-import time
+from contextlib import suppress
 
 import pytest
 from helpers import invoke, start, trusted, until
@@ -68,8 +67,8 @@ def test_in_a_pipe_it_is_json_and_a_text_alone_is_bare(folder, code, piped, as_j
 
 
 def test_on_a_terminal_it_is_yaml_unless_json_is_asked_for(folder):
-    assert "{name: tea, cost: 4}" in terminal(["run", "shop.price('tea')"], folder, [])[0]
-    assert '"name": "tea"' in terminal(["run", "--json", "shop.price('tea')"], folder, [])[0]
+    assert "{name: tea, cost: 4}" in terminal(["run", "shop.price('tea')"], folder)[0]
+    assert '"name": "tea"' in terminal(["run", "--json", "shop.price('tea')"], folder)[0]
 
 
 def test_json_and_yaml_exclude_each_other(folder):
@@ -105,8 +104,6 @@ def test_an_error_says_what_was_done_and_what_failed(folder):
     assert done.stderr.count(WRONG) == 1
     whole = json.loads(invoke("run", "--envelope", FAILING, cwd=folder).stdout)
     assert [f"{word}: {told}" for word, told in whole["meta"]["made"].items()] == [LISTS[0], f"{LISTS[1]}: {WRONG}"]
-    text, _ = terminal(["run", "-i"], folder, ["shop.buy('tea'); shop.buy('nothing')\n", "\x04"])
-    assert "done: shop.buy ×1" in text
 
 
 def test_a_run_that_is_interrupted_or_late_says_what_is_not_known(folder):
@@ -166,171 +163,23 @@ def test_an_allow_list(folder):
     assert "shop.price is not allowed here" in done.stderr
 
 
-def test_an_interactive_session_takes_no_code(folder):
-    assert invoke("run", "-i", "1", cwd=folder).returncode == 2
-
-
 def test_without_code_on_a_terminal_it_says_what_to_do(folder):
-    shown, status = terminal(["run"], folder, [])
+    shown, status = terminal(["run"], folder)
     assert "Give the code: onetool run 'time.now()'" in shown
     assert status == 2
 
 
-class Shown(str):
-    """A text that the terminal shows before the next line is typed."""
-
-
-def terminal(args, cwd, lines):
-    """Type lines at a real terminal, each when a prompt has come; what was shown, and the exit code.
-
-    A `Shown` among them is a text to wait for, instead of a prompt, before the next one.
-    """
+def terminal(args, cwd):
+    """Run a command at a real terminal. Return what it showed, and its exit code."""
     leader, follower = pty.openpty()
-    process = start(
-        *args,
-        cwd=cwd,
-        env={**os.environ, "TERM": "dumb"},
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-        terminal=True,
-    )
+    process = start(*args, cwd=cwd, stdin=follower, stdout=follower, stderr=follower, terminal=True)
     os.close(follower)
-    shown, waiting, deadline, prompts, typed, seen = "", list(lines), time.monotonic() + 40, 0, "", "-"
-    while time.monotonic() < deadline:
-        if not select.select([leader], [], [], 0.2)[0]:
-            if typed == "\x03" and shown.endswith(seen):  # readline may notice a signal only with the next key
-                os.write(leader, typed.encode())
-            continue
-        try:
-            shown += os.read(leader, 65536).decode()
-        except OSError:
-            break
-        now = shown.count(">>> ") + shown.count("... ")
-        if waiting and not isinstance(waiting[0], Shown) and now > prompts:
-            prompts, typed = now, waiting.pop(0)
-            os.write(leader, typed.encode())
-        if len(waiting) > 1 and isinstance(waiting[0], Shown) and waiting[0] in shown:
-            seen, typed = waiting.pop(0), waiting.pop(0)
-            os.write(leader, typed.encode())
+    shown = b""
+    with suppress(OSError):  # raised when the last writer has closed its side
+        while piece := os.read(leader, 65536):
+            shown += piece
     os.close(leader)
-    return shown, process.wait(timeout=10)
-
-
-def test_an_interactive_session(folder):
-    shown, status = terminal(
-        ["run", "-i"],
-        folder,
-        [
-            "x = 20\n",
-            "x + 1\n",
-            "def f(n):\n",
-            "    return n * 2\n",
-            "\n",
-            "f(x)\n",
-            "shop.pri\tname='tea')\n",
-            "\x04",
-        ],
-    )
-    assert status == 0
-    assert "\r\n21\r\n" in shown
-    assert "\r\n40\r\n" in shown
-    assert "{name: tea, cost: 4}" in shown
-
-
-def test_the_history_is_kept(folder):
-    terminal(["run", "-i"], folder, ["40 + 2\n", "\x04"])
-    history = folder / ".onetool" / "run_history"
-    assert "40 + 2" in history.read_text()
-    assert history.stat().st_mode & 0o077 == 0
-
-
-def test_ctrl_c_stops_what_runs_and_the_session_goes_on(folder):
-    code = ["def f():\n", "print('be' 'gun')\n", "while True: pass\n", "\n", "f()\n"]
-    shown, status = terminal(["run", "-i"], folder, [*code, Shown("begun"), "\x03", "1 + 1\n", "\x04"])
-    assert "Stopped." in shown
-    assert "\r\n2\r\n" in shown
-    assert status == 0
-
-
-SLOW = """
-import asyncio
-import sys
-import time
-
-def blocks() -> str:
-    'Takes long.'
-    print("begun", file=sys.stderr, flush=True)
-    time.sleep(20)
-
-async def waits() -> str:
-    'Takes long, too.'
-    print("begun", file=sys.stderr, flush=True)
-    await asyncio.sleep(20)
-"""
-
-
-@pytest.mark.parametrize(
-    "code", ["slow.blocks()", "slow.waits()", "import time; print('be' 'gun'); time.sleep(20)", "[await slow.waits()]"]
-)
-def test_ctrl_c_while_the_code_waits_keeps_what_was_defined(folder, code):
-    (folder / ".onetool" / "packs" / "slow.py").write_text(SLOW)
-    lines = ["x = 41\n", f"{code}\n", Shown("begun"), "\x03", "x + 1\n", "\x04"]
-    shown, status = terminal(["run", "-i"], folder, lines)
-    assert "Stopped." in shown
-    assert "Traceback" not in shown
-    assert "gone" not in shown
-    assert "\r\n42\r\n" in shown
-    assert status == 0
-
-
-def test_code_that_catches_everything_is_stopped_all_the_same(folder):
-    code = ["x = 1\n", "import time\n", "while True:\n", "print('be' 'gun')\n"]
-    code += ["try: time.sleep(20)\n", "except BaseException: pass\n", "\n"]
-    shown, status = terminal(["run", "-i"], folder, [*code, Shown("begun"), "\x03", "1 + 1\n", "\x04"])
-    assert "All variables are lost" in shown
-    assert "\r\n2\r\n" in shown
-    assert status == 0
-
-
-@pytest.mark.parametrize("word", ["exit", "quit()", "quit", "exit()"])
-def test_a_word_leaves_the_session(folder, word):
-    shown, status = terminal(["run", "-i"], folder, ["40 + 2\n", f"{word}\n"])
-    assert "\r\n42\r\n" in shown
-    assert "Error" not in shown
-    assert status == 0
-    piped = invoke("run", "-i", cwd=folder, stdin=f"1\n{word}\n2\n")
-    assert (piped.returncode, piped.stdout) == (0, "1\n")
-
-
-def test_a_name_of_ones_own_leaves_nothing(folder):
-    assert invoke("run", "-i", cwd=folder, stdin="quit = 5\nquit\n2\n").stdout == "5\n2\n"
-
-
-def test_blocks_are_indented(folder):
-    lines = ["def f(n):\n", "if n:\n", "return 'yes'\n", "return 'no'\n", "\n", "[f(0), f(1)]\n", "\x04"]
-    shown, status = terminal(["run", "-i"], folder, lines)
-    assert "[no, yes]" in shown.replace("'", "").replace('"', "")
-    assert status == 0
-
-
-def test_what_brings_its_own_indentation_keeps_it(folder):
-    lines = ["def f(n):\n", "    if n:\n", "        return 'a'\n", "    return 'b'\n", "\n", "f(0) + f(1)\n", "\x04"]
-    shown, _ = terminal(["run", "-i"], folder, lines)
-    assert "\r\nba\r\n" in shown
-
-
-def test_ctrl_c_at_the_prompt_takes_back_the_line_and_nothing_else(folder):
-    shown, status = terminal(["run", "-i"], folder, ["x = 40\n", "abc", Shown("abc"), "\x03", "x + 2\n", "\x04"])
-    assert "\r\n42\r\n" in shown
-    assert status == 0
-
-
-def test_lines_can_be_piped_into_a_session(folder):
-    done = invoke("run", "-i", cwd=folder, stdin="x = 2\nfor i in range(2):\n    x += i\n\nx\n1/0\n")
-    assert done.stdout == "3\n"
-    assert "ZeroDivisionError" in done.stderr
-    assert done.returncode == 0
+    return shown.decode(), process.wait(timeout=10)
 
 
 @pytest.mark.attack("other callers")

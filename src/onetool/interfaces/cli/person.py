@@ -191,14 +191,12 @@ MAX_HISTORY = 1000  # lines
 class LineEditor:
     """A line editor with history and completion.
 
-    `complete` returns the possible completions of a line's last word; `delimiters` end a word; Tab inserts `indent`
-    into an empty line.
+    `complete` returns the possible completions of a line's last word, which ends at a space.
     """
 
-    def __init__(self, history: Path, complete: Callable[[str], list[str]], delimiters: str, indent: str = "") -> None:
+    def __init__(self, history: Path, complete: Callable[[str], list[str]]) -> None:
         self._history = history
         self._complete = complete
-        self._indent = indent
         self._new: list[str] = []  # lines to add to the history file
         self.is_live = sys.stdin.isatty()
         self._readline: ModuleType | None = None
@@ -207,10 +205,10 @@ class LineEditor:
                 import readline
 
                 self._readline = readline
-                self._set_up(readline, delimiters)
+                self._set_up(readline)
 
-    def read(self, prompt: str, start: str = "") -> str:
-        """Read a line that begins with the editable text `start`. Raises EOFError at the end.
+    def read(self, prompt: str) -> str:
+        """Read a line. Raises EOFError at the end.
 
         A pipe gets no prompt: `input` would write it to standard output, which is for results.
         """
@@ -219,14 +217,7 @@ class LineEditor:
             if not line:
                 raise EOFError
             return line.rstrip("\n")
-        readline = self._readline
-        if readline is None or not start:
-            return input(prompt)
-        readline.set_startup_hook(lambda: readline.insert_text(start))
-        try:
-            return input(prompt)
-        finally:
-            readline.set_startup_hook(None)
+        return input(prompt)
 
     def remember(self, line: str) -> None:
         """Add a line to the history of this process."""
@@ -258,20 +249,17 @@ class LineEditor:
             return []
         return [line for line in text.split("\n") if line][-MAX_HISTORY:]
 
-    def _set_up(self, readline: ModuleType, delimiters: str) -> None:
+    def _set_up(self, readline: ModuleType) -> None:
         found: list[str] = []
 
         def complete(_word: str, state: int) -> str | None:
             if state == 0:
                 line = readline.get_line_buffer()[: readline.get_endidx()]
-                if self._indent and not line.strip():
-                    readline.insert_text(self._indent)
-                    return None
                 found[:] = self._complete(line)
             return found[state] if state < len(found) else None
 
         readline.set_completer(complete)
-        readline.set_completer_delims(delimiters)
+        readline.set_completer_delims(" \t\n")
         readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
         readline.set_auto_history(False)
         for line in self._read_history():

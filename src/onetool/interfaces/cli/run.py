@@ -1,15 +1,10 @@
-"""`onetool run`: runs code over all tools in the sandbox, once or line by line (`-i`).
+"""`onetool run`: runs code over all tools in the sandbox.
 
-The result goes to standard output, what the code prints to standard error. With `-i`, variables persist from line to
-line.
+The result goes to standard output, what the code prints to standard error.
 """
 
-import ast
 import asyncio
-import signal
 import sys
-from codeop import CommandCompiler
-from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +24,11 @@ from onetool.interfaces.cli.output import (
     styled,
     to_json,
 )
-from onetool.interfaces.cli.person import LineEditor, let_tools_ask
-from onetool.script.names import completions
+from onetool.interfaces.cli.person import let_tools_ask
 
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.core.call import ToolError
-    from onetool.script.engine import CodeSession
     from onetool.script.run_result import RunResult
 
 
@@ -43,7 +36,6 @@ if TYPE_CHECKING:
 @click.argument("code", required=False)
 @click.option("--file", "-f", metavar="FILE", help="Run the code in this file.")
 @click.option("--full", is_flag=True, help="Print a large result in full instead of storing it.")
-@click.option("--interactive", "-i", is_flag=True, help="Start an interactive session, with history and completion.")
 @click.option("--yaml", "as_yaml", is_flag=True, help="Print YAML, as on a terminal.")
 @envelope_option
 @allow_option
@@ -53,7 +45,6 @@ def run(
     code: str | None,
     file: str | None,
     full: bool,
-    interactive: bool,
     as_yaml: bool,
     envelope: bool,
     allowed: list[str] | None,
@@ -71,12 +62,6 @@ def run(
     """
     if as_json and as_yaml:
         raise click.UsageError("Give --json or --yaml, not both.")
-    if interactive:
-        if code is not None or file is not None:
-            raise click.UsageError("An interactive session takes no code: type it there.")
-        app = open_app(ctx, allowed)
-        repl(app, app.catalog.registry.allowing(allowed))
-        return
     text = _code(code, file)
     app = open_app(ctx, allowed)
     let_tools_ask()
@@ -147,110 +132,5 @@ def _code(code: str | None, file: str | None) -> str:
     if code == STDIN or (code is None and not sys.stdin.isatty()):
         return read_input(STDIN, click.UsageError)
     if code is None:
-        raise click.UsageError("Give the code: onetool run 'time.now()'. `-i` starts an interactive session.")
+        raise click.UsageError("Give the code: onetool run 'time.now()'.")
     return code
-
-
-# `onetool run -i`: line by line, with history and completion.
-
-WELCOME = "Code here runs in the sandbox and can call your tools. Tab completes, Ctrl-C stops the code, Ctrl-D leaves."
-LEAVING = ("exit", "quit", "exit()", "quit()")
-GONE = "All variables are lost: the session was restarted."
-INDENT = "    "
-DELIMITERS = " \t\n()[]{},=+-*/%:;<>!&|^~@\"'"
-
-
-def repl(app: "App", allowed: Collection[str] | None) -> None:
-    snapshot = app.catalog.registry.snapshot()
-    session = app.runtime.engine.session(snapshot, allowed, source="cli")
-    names = app.runtime.engine.names(snapshot)
-    editor = LineEditor(
-        app.config.home / "run_history", lambda line: completions(line, names, session.known), DELIMITERS, INDENT
-    )
-    if editor.is_live:
-        click.echo(WELCOME, err=True)
-    try:
-        with asyncio.Runner() as runner:
-            while (text := _read_statement(editor)) is not None:
-                word = text.strip()
-                if (
-                    word in LEAVING and word.removesuffix("()") not in session.known
-                ):  # unless the user defined this name
-                    break
-                if word:
-                    _run_statement(app, runner, session, text)
-    finally:
-        session.close()
-        editor.save()
-
-
-def _run_statement(app: "App", runner: asyncio.Runner, session: "CodeSession", text: str) -> None:
-    had_names = bool(session.known)
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # so that Ctrl-C does not end the workers that start now
-    try:
-        session.open()
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    try:
-        result = runner.run(session.run(text, print_live))
-    except KeyboardInterrupt:
-        click.echo(f"Stopped. {GONE}" if had_names and session.is_fresh else "Stopped.", err=True)
-        return
-    if result.error_with_calls is not None:
-        print_error(result.error_with_calls)
-        if had_names and session.is_fresh:
-            click.echo(f"  {GONE}", err=True)
-    else:
-        print_value(app, result, full=True)
-
-
-def _read_statement(editor: LineEditor) -> str | None:
-    """Read one statement, over as many lines as it takes. Return None at the end."""
-    lines: list[str] = []
-    brings_own = False  # a pasted line has its own indentation
-    while True:
-        try:
-            indent = "" if brings_own else _indent_after(lines)
-            line = editor.read("... " if lines else ">>> ", indent)
-            editor.remember(line)
-            editor.keep(line)
-            if indent and line.removeprefix(indent)[:1] in (" ", "\t") and line.strip():
-                line, brings_own = line.removeprefix(indent), True
-            lines.append(line if line.strip() else "")
-        except EOFError:
-            if sys.stdin.isatty():
-                click.echo(err=True)
-            return "\n".join(lines) if lines else None
-        except KeyboardInterrupt:
-            click.echo(err=True)
-            return ""
-        text = "\n".join(lines)
-        if _is_complete(text):
-            return text
-
-
-def _indent_after(lines: list[str]) -> str:
-    """Return the indentation of the next line: more than the last line's after a colon, less where a block ends."""
-    if not lines:
-        return ""
-    last = lines[-1]
-    indent = last[: len(last) - len(last.lstrip())]
-    if last.rstrip().endswith(":"):
-        return indent + INDENT
-    ends = last.split()[:1] and last.split()[0] in ("return", "pass", "break", "continue", "raise")
-    return indent.removesuffix(INDENT) if ends else indent
-
-
-def _is_complete(text: str) -> bool:
-    """Return whether the statement is complete; syntax errors are left to the sandbox."""
-    first, *rest = text.split("\n")
-    if text.startswith("```"):
-        return len(rest) > 0 and rest[-1].startswith("```")
-    if text.startswith("$"):  # its parameters are on the same line, or on further lines up to an empty line
-        return "=" in first or (len(rest) > 0 and not rest[-1].strip())
-    compiler = CommandCompiler()
-    compiler.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    try:
-        return compiler(text) is not None
-    except (SyntaxError, ValueError, OverflowError):
-        return True

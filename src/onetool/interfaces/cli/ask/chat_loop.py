@@ -78,7 +78,7 @@ class TurnReader:
     """An iterable of the turns that are typed or piped in."""
 
     def __init__(self, history: Path, complete: Callable[[str], list[str]]) -> None:
-        self._editor = LineEditor(history, complete, " \t\n")
+        self._editor = LineEditor(history, complete)
         self.is_live = self._editor.is_live
 
     def __iter__(self) -> Iterator[Turn]:
