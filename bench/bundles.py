@@ -28,7 +28,7 @@ from bench.mcp_contenders import ROOT
 from bench.mcp_rows import NOTE, number
 from bench.table import OURS, Row, row, show
 from onetool.sources.bundles.files.store import FileStore
-from onetool.sources.bundles.store import ListQuery
+from onetool.sources.bundles.queries import ListQuery
 from onetool.sources.bundles.validation import read_tool
 
 SIZES, LARGE = (100, 10_000), 100_000

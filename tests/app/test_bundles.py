@@ -24,7 +24,7 @@ from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import built_in_id
 from onetool.sources.bundles.named import BundleTools
 from onetool.sources.bundles.names import new_id
-from onetool.sources.bundles.store import ListQuery
+from onetool.sources.bundles.queries import ListQuery
 
 MESSAGE = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
 ECHO = {"type": "python", "argSchema": MESSAGE, "pythonImpl": {"func": "tools.echo"}}

@@ -10,7 +10,7 @@ from onetool import App, ToolCall
 from onetool.core.errors import ToolFailure
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.names import new_id
-from onetool.sources.bundles.store import ListQuery
+from onetool.sources.bundles.queries import ListQuery
 
 PACK = '''
 from onetool.sdk import call_tool, get_pack

@@ -19,7 +19,7 @@ from onetool.sources.bundles.errors import BundleError, ConflictError
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import BundleContent, ToolContent
 from onetool.sources.bundles.names import new_id
-from onetool.sources.bundles.store import ListQuery
+from onetool.sources.bundles.queries import ListQuery
 
 FULL = os.environ.get("ONETOOL_FAULTS") == "full"
 

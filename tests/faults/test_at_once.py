@@ -7,7 +7,7 @@ import pytest
 from faults.crowd import an_id, bundle, crowd, some
 
 from onetool.sources.bundles.files.store import FileStore
-from onetool.sources.bundles.store import ListQuery
+from onetool.sources.bundles.queries import ListQuery
 
 pytestmark = pytest.mark.long
 

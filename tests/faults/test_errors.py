@@ -17,7 +17,7 @@ from onetool.core import flock, os_files
 from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.files import disk, writing
 from onetool.sources.bundles.model import Bundle
-from onetool.sources.bundles.store import ListQuery
+from onetool.sources.bundles.queries import ListQuery
 
 CALLS = (
     *("open", "close", "read", "write", "fsync", "link", "rename", "unlink", "mkdir", "rmdir", "stat", "fstat"),

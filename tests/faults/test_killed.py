@@ -11,7 +11,7 @@ from faults.crowd import Victims, an_id, bundle, some
 from helpers import until
 
 from onetool.sources.bundles.files.store import FileStore
-from onetool.sources.bundles.store import ListQuery
+from onetool.sources.bundles.queries import ListQuery
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from sources.bundles.files.things import Clock, FileStore, an_id, bundle, tool
 
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.disk import bundle_folders, tool_file
-from onetool.sources.bundles.store import ListQuery
+from onetool.sources.bundles.queries import ListQuery
 
 LONG = "𝔘" * 64  # 256 bytes
 

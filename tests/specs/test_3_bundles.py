@@ -23,7 +23,7 @@ from onetool.sources.bundles.errors import ConflictError, ForbiddenError
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import BundleContent
 from onetool.sources.bundles.names import new_id
-from onetool.sources.bundles.store import ListQuery
+from onetool.sources.bundles.queries import ListQuery
 from onetool.sources.bundles.validation import read_tool
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")

@@ -32,7 +32,7 @@ from onetool.sources.bundles.files.form import time_text
 from onetool.sources.bundles.model import Bundle, Tool, http_of
 from onetool.sources.bundles.names import check_slug, check_version, code_name, new_id
 from onetool.sources.bundles.openapi import OpenApiImport, Selection, url_key
-from onetool.sources.bundles.store import ListQuery
+from onetool.sources.bundles.queries import ListQuery
 from onetool.sources.bundles.validation import read_bundle, read_tool
 
 FETCH_SECONDS = 60.0

@@ -26,10 +26,10 @@ from onetool.http.errors import RequestRefusedError
 from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import built_in_bundles, http_of, limits_of
+from onetool.sources.bundles.queries import tag_of
 from onetool.sources.bundles.rate_limits import RateLimiter
 from onetool.sources.bundles.rules import BundleStore
 from onetool.sources.bundles.service import BundleService
-from onetool.sources.bundles.store import tag_of
 from onetool.sources.bundles.tool_factory import ToolFactory
 from onetool.sources.catalogues import Offered
 from onetool.sources.packs import BUILTIN, builtin_tools

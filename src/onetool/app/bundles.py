@@ -354,14 +354,14 @@ PAGE = 1000
 
 def all_bundles(bundles: "BundleService") -> "Iterator[Shown]":
     """Yield all bundles, including disabled and deleted ones."""
-    from onetool.sources.bundles.store import ListQuery
+    from onetool.sources.bundles.queries import ListQuery
 
     return _all_pages(lambda after: bundles.bundles(ListQuery(include_disabled=True, after=after, limit=PAGE)))
 
 
 def all_tools(bundles: "BundleService", bundle_id: str | None = None) -> "Iterator[Shown]":
     """Yield the tools of one bundle or of all, including disabled ones."""
-    from onetool.sources.bundles.store import ListQuery
+    from onetool.sources.bundles.queries import ListQuery
 
     ids = [] if bundle_id is None else [bundle_id]
     return _all_pages(

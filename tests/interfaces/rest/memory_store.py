@@ -20,7 +20,7 @@ from onetool.sources.bundles.errors import (
 )
 from onetool.sources.bundles.model import Bundle, Tool, function_of
 from onetool.sources.bundles.names import check_slug, new_id
-from onetool.sources.bundles.store import FIRST_PAGE, tag_of
+from onetool.sources.bundles.queries import FIRST_PAGE, tag_of
 from onetool.sources.bundles.validation import read_bundle, read_tool
 
 BUILT_IN = "01890a5d-0000-7000-8000-000000000001"

@@ -14,7 +14,7 @@ from sources.mcp_servers.harness import SCRIPTS, Harness
 
 from onetool._version import __version__
 from onetool.sources.bundles.model import built_in_id
-from onetool.sources.bundles.store import ListQuery
+from onetool.sources.bundles.queries import ListQuery
 
 FACTS = "fields=slug,version,name,bundleSlug,origin,health,isEnabled"
 MESSAGE = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}

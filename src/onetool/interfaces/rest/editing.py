@@ -46,8 +46,8 @@ from onetool.sources.bundles.drafts import (
 from onetool.sources.bundles.editing import ShownExamples, examples_tag, read_own_examples, shown_examples
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import Tool, shown
+from onetool.sources.bundles.queries import EVERYTHING, Visibility
 from onetool.sources.bundles.rate_limits import NOTE, refuse_limited
-from onetool.sources.bundles.store import EVERYTHING, Visibility
 from onetool.sources.bundles.validation import ExampleList, converted, refuse_secrets
 
 

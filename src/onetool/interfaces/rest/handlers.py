@@ -44,7 +44,7 @@ from onetool.interfaces.rest.route import BUNDLE, TOOL, RestRoute
 from onetool.sources.bundles.editing import VersionSwitches, switch_versions
 from onetool.sources.bundles.errors import ConflictError, OutdatedError
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
-from onetool.sources.bundles.store import ListQuery, Rank
+from onetool.sources.bundles.queries import ListQuery, Rank
 
 T = TypeVar("T")
 MAX_TOKEN = 4096

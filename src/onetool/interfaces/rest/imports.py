@@ -27,7 +27,7 @@ from onetool.interfaces.rest.route import BUNDLE, RestRoute
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, invalid_at
 from onetool.sources.bundles.model import Tool, shown
 from onetool.sources.bundles.names import Slug, Version
-from onetool.sources.bundles.store import Visibility
+from onetool.sources.bundles.queries import Visibility
 from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:

@@ -45,8 +45,8 @@ from onetool.interfaces.rest.problem import RestError, database_problem, error_f
 from onetool.interfaces.rest.undo import Removals
 from onetool.script.slots import Slots
 from onetool.sources.bundles.errors import BundleError, NotFoundError, OutdatedError
+from onetool.sources.bundles.queries import EVERYTHING, Visibility
 from onetool.sources.bundles.rate_limits import refuse_limited
-from onetool.sources.bundles.store import EVERYTHING, Visibility
 
 if TYPE_CHECKING:
     from onetool.app import App

@@ -12,7 +12,7 @@ Storage:
 rules         BundleStore: reading and changing any store, by the same rules
 transaction   a change of a store
 contents      all bundles and tools of a store in memory, and a cache file for the next start
-store         queries and their results, and the visibility of bundles and tools
+queries       queries and their results, and the visibility of bundles and tools
 files/        the store in a folder
 database/     the store in the database that replicas share
 row_facts     additional fields of tools in lists

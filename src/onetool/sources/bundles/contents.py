@@ -24,7 +24,7 @@ from onetool.core.os_files import read_cache, write_cache
 from onetool.sources.bundles.files.disk import Stamp, folder_of
 from onetool.sources.bundles.files.overlay import Overlay, UnknownOverlay
 from onetool.sources.bundles.model import Bundle, Tool, function_name
-from onetool.sources.bundles.store import ListQuery, get_id, is_live
+from onetool.sources.bundles.queries import ListQuery, get_id, is_live
 
 log = logging.getLogger("onetool.bundles")
 encode_tool = msgspec.json.Encoder().encode

@@ -28,7 +28,7 @@ from onetool.sources.bundles.model import (
     function_of,
 )
 from onetool.sources.bundles.names import MAX_SLUG, derived_id, fits
-from onetool.sources.bundles.store import ListQuery, get_id
+from onetool.sources.bundles.queries import ListQuery, get_id
 from onetool.sources.catalogues import Offered
 
 SourceKind = Literal["pack", "config", "server"]

@@ -25,8 +25,8 @@ from onetool.http.upstream import UpstreamResponse
 from onetool.sources.bundles.errors import ConflictError, InvalidError, invalid_at
 from onetool.sources.bundles.model import IMPLS, SINCE, Tool, http_of
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
+from onetool.sources.bundles.queries import EVERYTHING, Visibility
 from onetool.sources.bundles.service import BundleService
-from onetool.sources.bundles.store import EVERYTHING, Visibility
 from onetool.sources.bundles.validation import read_bundle, read_tool
 
 MAX_FAULTS = 20

@@ -21,8 +21,8 @@ from onetool.http.definition import below
 from onetool.sources.bundles.errors import InvalidError, UnavailableError, invalid_at
 from onetool.sources.bundles.model import ToolExample
 from onetool.sources.bundles.names import check_id, check_slug, check_version
+from onetool.sources.bundles.queries import EVERYTHING, ETag, Visibility
 from onetool.sources.bundles.service import BundleService, Shown
-from onetool.sources.bundles.store import EVERYTHING, ETag, Visibility
 from onetool.sources.bundles.validation import KEPT, SHOWN, converted, read_examples
 
 Place = tuple[str, str, str]

@@ -43,7 +43,7 @@ from onetool.sources.bundles.files.form import (
 from onetool.sources.bundles.files.overlay import BuiltIn, Overlay, UnknownOverlay, check_built_in
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample
 from onetool.sources.bundles.names import check_id, check_slug, check_version, new_id
-from onetool.sources.bundles.store import FIRST_PAGE, ETag, ListQuery, Rank, SearchHit, get_id
+from onetool.sources.bundles.queries import FIRST_PAGE, ETag, ListQuery, Rank, SearchHit, get_id
 from onetool.sources.bundles.transaction import BrokenFileError, StoreTransaction, refuse_closed
 from onetool.sources.bundles.usage import UsageCounter
 

@@ -25,7 +25,7 @@ from onetool.sources.bundles.contents import Contents, KeptTool
 from onetool.sources.bundles.derived import ReadOnlyBundles
 from onetool.sources.bundles.model import Bundle, Tool, inherited
 from onetool.sources.bundles.names import code_name
-from onetool.sources.bundles.store import Rank, SearchHit, is_live
+from onetool.sources.bundles.queries import Rank, SearchHit, is_live
 
 
 class _SearchedBundle(NamedTuple):

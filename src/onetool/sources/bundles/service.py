@@ -23,10 +23,7 @@ from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoun
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, built_in_id, built_in_place, shown
 from onetool.sources.bundles.named import VERSION_SIGN, BundleTools
 from onetool.sources.bundles.names import check_id, check_slug, check_version
-from onetool.sources.bundles.rate_limits import LIMITED, refuse_limited
-from onetool.sources.bundles.row_facts import AllowedOnly, RowFacts, age_of, page_of, takeover
-from onetool.sources.bundles.rules import BundleStore
-from onetool.sources.bundles.store import (
+from onetool.sources.bundles.queries import (
     EVERYTHING,
     FIRST_PAGE,
     ETag,
@@ -36,6 +33,9 @@ from onetool.sources.bundles.store import (
     Visibility,
     tag_of,
 )
+from onetool.sources.bundles.rate_limits import LIMITED, refuse_limited
+from onetool.sources.bundles.row_facts import AllowedOnly, RowFacts, age_of, page_of, takeover
+from onetool.sources.bundles.rules import BundleStore
 from onetool.sources.bundles.tool_factory import NO_SECRETS, BundleRuntime, SecretHosts, ToolFactory
 from onetool.sources.bundles.validation import read_bundle, read_examples, read_tool, refuse_secrets
 

@@ -8,7 +8,7 @@ from sources.bundles.contents.made import STAMP, MemoryStore, bundle, bundle_id,
 from onetool.core.errors import Mistake
 from onetool.sources.bundles.contents import PathTakenError
 from onetool.sources.bundles.files.disk import Stamp
-from onetool.sources.bundles.store import ListQuery
+from onetool.sources.bundles.queries import ListQuery
 
 
 def test_a_tool_comes_back_as_it_was_put(store):

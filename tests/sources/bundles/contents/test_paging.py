@@ -12,7 +12,7 @@ from sources.bundles.contents.made import bundle, tool
 
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import ToolContent
-from onetool.sources.bundles.store import ListQuery
+from onetool.sources.bundles.queries import ListQuery
 
 pytestmark = pytest.mark.long
 

@@ -9,7 +9,7 @@ from onetool.database.listeners import Listeners
 from onetool.sources.bundles.database import tables
 from onetool.sources.bundles.errors import ConflictError, OutdatedError
 from onetool.sources.bundles.files.form import time_text
-from onetool.sources.bundles.store import tag_of
+from onetool.sources.bundles.queries import tag_of
 
 
 def found(store, query="forecast"):

@@ -6,7 +6,7 @@ from sources.bundles.files.things import Clock, FileStore, an_id, built_in, bund
 
 from onetool.database.moving import Moved
 from onetool.sources.bundles.model import ToolExample
-from onetool.sources.bundles.store import ListQuery
+from onetool.sources.bundles.queries import ListQuery
 from onetool.sources.bundles.transfer import export_bundles, import_bundles
 
 EXAMPLES = (ToolExample(name="one", args={"city": "Paris"}),)

@@ -18,7 +18,7 @@ from onetool.sources.bundles.errors import ConflictError, ForbiddenError, Invali
 from onetool.sources.bundles.files import overlay, state_folder
 from onetool.sources.bundles.files import store as file_store
 from onetool.sources.bundles.model import ToolExample
-from onetool.sources.bundles.store import ListQuery, tag_of
+from onetool.sources.bundles.queries import ListQuery, tag_of
 
 
 def nested(levels, value=0):

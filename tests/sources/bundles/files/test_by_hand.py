@@ -15,7 +15,7 @@ from onetool.sources.bundles.contents import PathTakenError
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, NotFoundError, UnavailableError
 from onetool.sources.bundles.files import sync, writing
 from onetool.sources.bundles.files.store import FileTransaction
-from onetool.sources.bundles.store import ListQuery
+from onetool.sources.bundles.queries import ListQuery
 
 BY_HAND = {"type": "script", "slug": "sum", "version": "1", "scriptImpl": {"code": "1 + 1"}}
 

@@ -8,7 +8,7 @@ from sources.bundles.files.things import reasons
 
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files import form, store, sync
-from onetool.sources.bundles.store import ListQuery
+from onetool.sources.bundles.queries import ListQuery
 
 TOOL = {"type": "script", "version": "1", "tags": ["a", "b"], "scriptImpl": {"code": "1 + 1"}}
 

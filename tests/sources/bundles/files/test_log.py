@@ -9,7 +9,7 @@ from sources.bundles.files.things import an_id, bundle, file_of, tool, with_tool
 
 from onetool.sources.bundles.files import disk, state_folder, store
 from onetool.sources.bundles.files.sync import find_changes
-from onetool.sources.bundles.store import ListQuery
+from onetool.sources.bundles.queries import ListQuery
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from onetool.sources.bundles.errors import (
     UnavailableError,
 )
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.store import ListQuery, tag_of
+from onetool.sources.bundles.queries import ListQuery, tag_of
 
 DAY = 24 * 3600
 

@@ -21,7 +21,7 @@ from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFound
 from onetool.sources.bundles.files.disk import MAX_FILE_BYTES
 from onetool.sources.bundles.model import OMITTED_IF_EMPTY, SCHEMA_VERSION, Bundle, Tool, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
-from onetool.sources.bundles.store import ETag, tag_of
+from onetool.sources.bundles.queries import ETag, tag_of
 from onetool.sources.bundles.validation import check_schemas, read_bundle, read_tool
 
 
