@@ -167,7 +167,7 @@ def test_a_full_disk_is_told_and_loses_nothing(opened, file):
 
     def fill(work):
         work.execute("PRAGMA max_page_count = 1")
-        work.execute("INSERT INTO results SELECT %s, '', zeroblob(1000000), 0, 0, 0, NULL, false", ("key",))
+        work.execute("INSERT INTO documents SELECT 'kind', %s, zeroblob(1000000), 0, 0", ("key",))
 
     with pytest.raises(DatabaseError, match=r"disk is full .fix: free some space"):
         database.write(fill)

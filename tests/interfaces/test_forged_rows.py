@@ -7,7 +7,6 @@ to answer everybody else. The servers are real, over PostgreSQL and over `state.
 import json
 import sqlite3
 from contextlib import closing
-from hashlib import blake2b
 
 import psycopg
 import pytest
@@ -267,20 +266,17 @@ PLACES = (
     *(("POST", "/call/ot.stats"), ("POST", "/call/ot.health"), ("POST", "/call/ot.tools")),
 )
 FAR = 1e300  # seconds
-ADMIN = blake2b(b"admin", digest_size=16, person=b"owner").hexdigest()  # as anybody can compute it
-NOTE = json.dumps({"masked": "00" * 16, "name": "\u202e<b>", "head": "\x1b[2J"}).encode()
 CALL = {"source": "x", "ok": 7, "duration_ms": -1.0, "bytes_in": -5, "bytes_out": -5, "caller": "admin"}
-RESULT = {"ended_at": None, "removed": False}
+RESULT = {"name": "\u202e<b>", "head": "\x1b[2J", "room": -1, "is_json": True, "text": b"\xff", "value": b"{"}
 SESSION = {"version": 2**63 - 1, "created_at": FAR, "used_at": FAR}
 REPLICA = {"since": 0.0, "seen_at": FAR, "is_draining": False, "key_number": "x", "catalogue": ""}
 ROWS = {
     "results": [
-        {"key": "1", "owner": "o", "note": b"{", "size": -1, "lines": -1, "at": 0.0, **RESULT},
-        {"key": "2", "owner": "o", "note": b"[]", "size": 2**62, "lines": 2**62, "at": FAR, **RESULT},
-        {"key": "3", "owner": "", "note": b"\xff" * 1000, "size": 0, "lines": 0, "at": 1e15, **RESULT},
-        {"key": "4", "owner": ADMIN, "note": b"{", "size": 1, "lines": 1, "at": 1e15, **RESULT},
-        {"key": "5", "owner": ADMIN, "note": NOTE, "size": -1, "lines": -1, "at": FAR, **RESULT},
-        {"key": "6", "owner": ADMIN, "note": NOTE.replace(b"00", b"xx"), "size": 1, "lines": 1, "at": 1e15, **RESULT},
+        {"handle": "1", "owner": "o", "size": -1, "lines": -1, "at": 0.0, **RESULT},
+        {"handle": "2", "owner": "o", "size": 2**62, "lines": 2**62, "at": FAR, **RESULT},
+        {"handle": "3", "owner": "", "size": 0, "lines": 0, "at": 1e15, **RESULT},
+        {"handle": "0" * 32, "owner": "admin", "size": 1, "lines": 1, "at": 1e15, **RESULT},
+        {"handle": "../../etc", "owner": "admin", "size": -1, "lines": -1, "at": FAR, **RESULT},
     ],
     "stats_calls": [
         {"at": 1e12, "tool": "<script>alert(1)</script>", "door": "\x1b[2J", "client": "\u202e", **CALL},

@@ -43,13 +43,13 @@ class Harness:
         return self.database.read(lambda work: work.execute(sql))
 
     def count(self):
-        return self.rows("SELECT count(DISTINCT key) FROM result_pieces")[0][0]
+        return self.rows("SELECT count(*) FROM results WHERE text IS NOT NULL")[0][0]
 
     def total(self):
-        return int(self.rows("SELECT coalesce(sum(length(text)), 0) FROM result_pieces")[0][0])
+        return int(self.rows("SELECT coalesce(sum(room), 0) FROM results WHERE text IS NOT NULL")[0][0])
 
     def is_empty(self):
-        return not self.rows("SELECT key FROM results UNION ALL SELECT key FROM result_pieces")
+        return not self.rows("SELECT handle FROM results")
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ _TABLE = (
     "(number integer PRIMARY KEY, name text NOT NULL, at double precision NOT NULL)"
 )
 
-_CREATED = re.compile(r"^CREATE TABLE (?:IF NOT EXISTS )?(\w+)", re.MULTILINE)
+_CHANGED = re.compile(r"^(CREATE|DROP) TABLE (?:IF (?:NOT )?EXISTS )?(\w+)", re.MULTILINE)
 
 
 class Migration(NamedTuple):
@@ -59,7 +59,14 @@ def migrations() -> tuple[Migration, ...]:
 
 
 def tables() -> list[str]:
-    return ["onetool_migrations", *(name for migration in migrations() for name in _CREATED.findall(migration.sql))]
+    """Return the names of the tables that all migrations together leave, parents first."""
+    names = {"onetool_migrations": None}
+    for migration in migrations():
+        for change, name in _CHANGED.findall(migration.sql):
+            names.pop(name, None)
+            if change == "CREATE":
+                names[name] = None
+    return [*names]
 
 
 # PostgreSQL

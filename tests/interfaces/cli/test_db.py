@@ -63,8 +63,8 @@ def on_a_terminal(folder, *args):
 def fill(folder, times):
     """Store that many results in a folder's state.db."""
     database = SqliteDatabase(folder / "state.db")
-    sql = "INSERT INTO results VALUES (%s, '', %s, 1, 1, 0, NULL, %s)"
-    database.write(lambda work: work.execute_many(sql, [(f"key {one}", b"{}", False) for one in range(times)]))
+    sql = "INSERT INTO results VALUES (%s, '', NULL, '', 1, 1, 1, %s, 0, NULL, %s, NULL)"
+    database.write(lambda work: work.execute_many(sql, [(f"key {one}", False, b"x") for one in range(times)]))
     database.close()
 
 
@@ -233,7 +233,7 @@ def test_a_backup_while_it_is_used_and_its_way_back(tmp_path):
     folder = configured(tmp_path / "home", None)
     fill(folder, 3)
     using = SqliteDatabase(folder / "state.db")
-    using.write(lambda work: work.execute("DELETE FROM results WHERE key = 'key 0'"))
+    using.write(lambda work: work.execute("DELETE FROM results WHERE handle = 'key 0'"))
     assert moved(folder, "export", str(tmp_path / "back")) == {"results": {"moved": 2, "same": 0, "left": []}}
     using.close()
     (folder / "state.db").unlink()
@@ -380,7 +380,7 @@ def test_what_differs_is_listed_and_the_exit_code_says_so(folder, database_url):
     fill(folder, 2)
     said(folder, "import")
     with psycopg.connect(database_url) as connection:
-        connection.execute("UPDATE results SET note = 'other' WHERE key = 'key 1'")
+        connection.execute("UPDATE results SET text = 'other' WHERE handle = 'key 1'")
     done = db(folder, "import")
     assert done.returncode == 1
     (row,) = [row for row in json.loads(done.stdout)["stores"] if row["left"]]
@@ -394,7 +394,7 @@ HOSTILE = {  # a statement, and what is left of it
     "INSERT INTO ask_sessions VALUES ('', 's', 'now', 'big', 1, 'text', '', '', 0, NULL, NULL)": "ask_sessions /s",
     "INSERT INTO ask_sessions VALUES ('', 's', 1.0, 4, 1, x'00', x'', x'', 0, NULL, NULL);"
     "INSERT INTO ask_records VALUES ('', 's', 0, 'text')": "ask_sessions /s",
-    "INSERT INTO results VALUES ('k', '', 'text', 'huge', 1, 'now', NULL, 0)": "results k",
+    "INSERT INTO results VALUES ('k', '', NULL, '', 'huge', 1, 1, 0, 'now', NULL, 'text', NULL)": "results k",
     "INSERT INTO documents VALUES ('tokens', 'tokens', 'text', 1, 1.0)": "tokens/tokens in ",
 }
 

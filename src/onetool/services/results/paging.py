@@ -5,27 +5,21 @@ A line that is too long can be read in parts. Searches use an engine with linear
 
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from itertools import chain, groupby, islice, pairwise
-from operator import itemgetter
+from heapq import heappush, heappushpop
+from itertools import islice
 from threading import Semaphore
 from time import monotonic
-from typing import Any, NamedTuple, TypedDict, TypeGuard
+from typing import Any, TypedDict, TypeGuard
 
 from onetool.core.call import Next, Page
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.core.text import lazy_pattern, replace_all_surrogates
+from onetool.core.text import replace_all_surrogates
 
 
 class BadQueryError(BadArguments, ValueError):
     """An offset, limit or search that can't be used."""
-
-
-# Lines, read piece by piece
-
-PIECE = 64_000  # characters
-LONG = 16 * PIECE  # a longer line is never searched as a whole
 
 
 def lines_of(text: str) -> list[str]:
@@ -36,145 +30,52 @@ def lines_of(text: str) -> list[str]:
     return lines
 
 
-def pieces(text: str) -> Iterator[str]:
-    """Yield the text in pieces that end with a line break where possible."""
-    start = 0
-    while len(text) - start > PIECE:
-        # Two characters further: no piece may begin with "\n" or "\r\n", which would end a line of the piece before.
-        end = text.rfind("\n", start, start + PIECE + 2) + 1 or start + PIECE
-        yield text[start:end]
-        start = end
-    if start < len(text):
-        yield text[start:]
-
-
-class Piece(NamedTuple):
-    """A part of a text, with the line and column at which it begins. Both count from 0."""
-
-    line: int
-    column: int
-    text: str
-
-
-def placed_pieces(text: str) -> Iterator[Piece]:
-    line = column = 0
-    for part in pieces(text):
-        yield Piece(line, column, part)
-        breaks = part.count("\n")
-        line += breaks
-        column = len(part) - part.rfind("\n") - 1 if breaks else column + len(part)
-
-
-class Chunk(NamedTuple):
-    """Some whole lines, or a part of a very long line."""
-
-    first: int
-    text: str
-    is_part: bool
-
-
-class TextLines:
-    """The lines of a stored text. `read` yields its pieces, from the piece with a given line and column on."""
-
-    def __init__(self, total: int, read: Callable[[int, int], Iterator[Piece]]) -> None:
-        self.total = total
-        self._read = read
-
-    def since(self, line: int, column: int = 0, limit: int | None = None) -> Iterator[str]:
-        """Yield the lines from `line` on, the first of them from `column` on; both count from 0.
-
-        A line with more than `limit` characters may be cut there, and the rest is not read.
-        """
-        if line >= self.total:
-            return
-        pieces = self._read(line, column)
-        first = next(pieces)
-        skipped = line - first.line
-        before = column if skipped else column - first.column
-        lines = islice(_joined(chain([first], pieces), None if limit is None else limit + before), skipped, None)
-        yield next(lines)[before:]
-        yield from lines
-
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield the whole text in lines. Lines longer than LONG are in parts that overlap by one piece."""
-        held: list[str] = []
-        is_part = False
-        for piece, following in pairwise(chain(self._read(0, 0), [None])):
-            assert piece is not None  # noqa: S101 - for the type checker
-            held.append(piece.text)
-            if following is None or following.column == 0:
-                text, others = "".join(held), ""
-                if is_part:  # more lines may follow the last part of a long line
-                    text, _, others = text.partition("\n")
-                    text = text.removesuffix("\r")
-                yield Chunk(piece.line, text, is_part)
-                if others:
-                    yield Chunk(piece.line + 1, others, is_part=False)
-                held, is_part = [], False
-            elif sum(map(len, held)) > LONG:
-                yield Chunk(piece.line, "".join(held), is_part=True)
-                held, is_part = held[-1:], True
-
-
-def _joined(pieces: Iterable[Piece], limit: int | None) -> Iterator[str]:
-    """Yield the lines of pieces. The first may be the rest of a line."""
-    parts: list[str] = []
-    is_cut = False  # the rest of the line is skipped
-    for piece in pieces:
-        *ended, rest = piece.text.split("\n")
-        for text in ended:
-            if not is_cut:
-                yield "".join((*parts, text)).removesuffix("\r")
-            parts, is_cut = [], False
-        if rest and not is_cut:
-            parts.append(rest)
-            if limit is not None and sum(map(len, parts)) >= limit:
-                is_cut = True
-                yield "".join(parts)
-    if parts and not is_cut:
-        yield "".join(parts)
-
-
 # Searching lines
 
+AT_ONCE = 64_000  # characters that are tested between two checks of the clock
+LONG = 16 * AT_ONCE  # a longer line is tested in parts, which overlap by AT_ONCE
 SIMILAR = 70.0  # of 100: lower scores are chance
 MAX_PATTERN_BYTES = 256 * 1024  # of a compiled pattern
-MAX_FOUND = 32 * 1024 * 1024  # characters of a found line: the limit of a page
 _OFTEN = 8  # comparisons between two checks of the clock
 _WINDOW = 2_000  # characters of a line compared at once
-_LOOKS_AROUND = lazy_pattern(r"[\^$]|\\[AbBGzZ<>]")
 
 OnProgress = Callable[[int], None]
 FoundLine = tuple[int, str]  # the number of a line, from 0, and the line
 
 
-def matching(lines: TextLines, search: str, look: OnProgress) -> Iterator[FoundLine]:
-    """Yield the lines that contain a match.
-
-    Most pieces of a large text have no match, which a single test per piece shows. It tests the piece's text if the
-    pattern doesn't depend on the text around a match, and otherwise all its lines at once.
-    """
+def matching(lines: Sequence[str], search: str, look: OnProgress) -> Iterator[FoundLine]:
+    """Yield the lines that contain a match. Most groups of lines have none, which a single test shows."""
     fits = _accepts({"pattern": search}, search)
     none_fits = _accepts({"items": {"not": {"pattern": search}}}, search)
-    fits_within = None if _LOOKS_AROUND.search(search) else fits
-    last = -1  # the last very long line that matched
-    for first, text, is_part in lines.chunks():
+    for first, group in _groups(lines):
         look(first)
-        if is_part:
-            if first != last and fits(text):
-                last = first
-                yield first, _line(lines, first)
-        elif fits_within is None or fits_within(text):
-            some = lines_of(text)
-            if not none_fits(some):
-                yield from ((number, line) for number, line in enumerate(some, first) if fits(line))
+        if len(group[-1]) <= LONG and none_fits(group):
+            continue
+        for number, line in enumerate(group, first):
+            if any(fits(part) for part in _parts(line, number, look)):
+                yield number, line
 
 
-def _line(lines: TextLines, number: int) -> str:
-    return next(lines.since(number, limit=MAX_FOUND))
+def _groups(lines: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
+    """Yield the lines in groups that end once they have AT_ONCE characters, each with the number of its first line."""
+    first = size = 0
+    for number, line in enumerate(lines, 1):
+        size += len(line) + 1
+        if size >= AT_ONCE or number == len(lines):
+            yield first, lines[first:number]
+            first, size = number, 0
 
 
-def _accepts(schema: dict[str, object], search: str) -> Callable[[str | list[str]], bool]:
+def _parts(line: str, number: int, look: OnProgress) -> Iterator[str]:
+    if len(line) <= LONG:
+        yield line
+        return
+    for start in range(0, len(line), LONG - AT_ONCE):
+        look(number)
+        yield line[start : start + LONG]
+
+
+def _accepts(schema: dict[str, object], search: str) -> Callable[[str | Sequence[str]], bool]:
     """Return a test based on a JSON Schema validator, whose regular expressions take linear time, unlike Python's."""
     import jsonschema_rs
 
@@ -187,7 +88,7 @@ def _accepts(schema: dict[str, object], search: str) -> Callable[[str | list[str
             "back-references are not supported, and literal characters like ( [ * need a \\ before them"
         ) from None
 
-    def accepts(value: str | list[str]) -> bool:
+    def accepts(value: str | Sequence[str]) -> bool:
         try:
             return is_valid(value)
         except UnicodeEncodeError:  # a lone surrogate
@@ -196,39 +97,27 @@ def _accepts(schema: dict[str, object], search: str) -> Callable[[str | list[str
     return accepts
 
 
-def similar(lines: TextLines, search: str, count: int, look: OnProgress) -> Iterator[FoundLine]:
+def similar(lines: Sequence[str], search: str, count: int, look: OnProgress) -> Iterator[FoundLine]:
     """Return at most `count` similar lines, ignoring case: the best first, equal ones in order."""
-    from heapq import heappush, heappushpop
-
-    best: list[tuple[float, int, str]] = []
-    for number, scored in groupby(_scored(lines, search.lower(), look), itemgetter(0)):
-        _, score, line = max(scored)
-        if score:
-            (heappush if len(best) < count else heappushpop)(best, (score, -number, line))
+    best: list[tuple[float, int]] = []
+    search = search.lower()
+    for number, line in enumerate(lines):
+        if number % _OFTEN == 0:
+            look(number)
+        if score := _similarity(search, line, lambda at=number: look(at)):
+            (heappush if len(best) < count else heappushpop)(best, (score, -number))
     best.sort(reverse=True)
-    return ((-number, line or _line(lines, -number)) for _, number, line in best)
+    return ((-number, lines[-number]) for _, number in best)
 
 
-def _scored(lines: TextLines, search: str, look: OnProgress) -> Iterator[tuple[int, float, str]]:
-    """Yield number, similarity (0 to 100) and text of each line. Very long lines occur several times, without text."""
+def _similarity(search: str, line: str, look: Callable[[], None]) -> float:
+    """Return the similarity, 0 to 100. A long line is compared in windows that overlap by the length of the search."""
     from rapidfuzz import fuzz
 
-    for first, text, is_part in lines.chunks():
-        for number, line in [(first, text)] if is_part else enumerate(lines_of(text), first):
-            if len(line) > _WINDOW:
-                yield number, _best_window(search, line, lambda at=number: look(at)), "" if is_part else line
-                continue
-            if number % _OFTEN == 0:
-                look(number)
-            # Compare parts of the line with all of the search, never the reverse: the line "c" must not match "config".
-            measure = fuzz.partial_ratio if len(line) >= len(search) else fuzz.ratio
-            yield number, measure(search, line.lower(), score_cutoff=SIMILAR), "" if is_part else line
-
-
-def _best_window(search: str, line: str, look: Callable[[], None]) -> float:
-    """Return the similarity of a long line, compared in windows that overlap by the length of the search."""
-    from rapidfuzz import fuzz
-
+    if len(line) <= _WINDOW:
+        # Compare parts of the line with all of the search, never the reverse: the line "c" must not match "config".
+        measure = fuzz.partial_ratio if len(line) >= len(search) else fuzz.ratio
+        return measure(search, line.lower(), score_cutoff=SIMILAR)
     best = 0.0
     for count, start in enumerate(range(0, len(line) - len(search), _WINDOW - len(search))):
         if count % _OFTEN == 0:
@@ -282,11 +171,11 @@ def check_query(offset: int, limit: int, column: int) -> None:
 
 
 def page_of(
-    lines: TextLines,
-    offset: int,
-    limit: int,
-    search: str | None,
-    fuzzy: bool,
+    text: str,
+    offset: int = 1,
+    limit: int = 100,
+    search: str | None = None,
+    fuzzy: bool = False,
     max_bytes: int = MAX_BYTES,
     column: int = 1,
 ) -> Page:
@@ -297,20 +186,18 @@ def page_of(
     the lines found by then.
     """
     check_query(offset, limit, column)
+    lines = lines_of(text)
     if search:
-        found = _found_lines(lines, search, fuzzy, offset + limit)
-        skipped, first_column = min(offset - 1, sys.maxsize), column
+        with closing(_found_lines(lines, search, fuzzy, offset + limit)) as found:
+            page, has_more = _taken(islice(found, min(offset - 1, sys.maxsize), None), limit, max_bytes, column)
     else:
-        found = (line for line in enumerate(lines.since(offset - 1, column - 1, max_bytes + 1), offset - 1))
-        skipped, first_column = 0, 1
-    with closing(found):
-        page, has_more = _taken(islice(found, skipped, None), limit, max_bytes, first_column)
+        page, has_more = _taken(enumerate(lines[offset - 1 : offset + limit]), limit, max_bytes, column)
     numbers: Further = {"numbers": [number + 1 for number, _ in page]} if search else {}
     begins: Further = {"column": column} if column > 1 else {}
     whole: Page = {
         "lines": [line for _, line in page],
         **numbers,
-        "total_lines": lines.total,
+        "total_lines": len(lines),
         "returned": len(page),
         "offset": offset,
         **begins,
@@ -327,8 +214,8 @@ def _taken(found: Iterator[FoundLine], limit: int, max_bytes: int, column: int) 
         for number, line in found:
             if len(page) == limit:
                 return page, True
-            if not page:
-                line = line[column - 1 :]
+            start = 0 if page else column - 1
+            line = line[start : start + max(2, max_bytes + 1)]  # what is longer will be cut
             page.append((number, line))
             size += written(line)
             if _is_too_much(size, max_bytes, page[0][1], len(page)):
@@ -396,7 +283,7 @@ def written(line: str) -> int:
     return len(line.encode("utf-8", "surrogatepass")) + plain + _ESCAPE * (len(line) - plain) + _AROUND
 
 
-def _found_lines(lines: TextLines, search: str, fuzzy: bool, count: int) -> Generator[FoundLine]:
+def _found_lines(lines: Sequence[str], search: str, fuzzy: bool, count: int) -> Generator[FoundLine]:
     limit = MAX_FUZZY if fuzzy else MAX_SEARCH
     if len(search) > limit:
         raise BadQueryError(f"search must have at most {limit} characters, got {len(search)}")
@@ -407,7 +294,7 @@ def _found_lines(lines: TextLines, search: str, fuzzy: bool, count: int) -> Gene
 
         def look(line: int) -> None:
             if monotonic() > deadline:
-                raise TimeUpError(line, lines.total, fuzzy)
+                raise TimeUpError(line, len(lines), fuzzy)
 
         yield from similar(lines, search, min(count, MAX_SIMILAR), look) if fuzzy else matching(lines, search, look)
     finally:
