@@ -15,7 +15,7 @@ import hmac
 from collections.abc import Callable
 from hashlib import sha256
 from time import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -41,6 +41,15 @@ LOCAL_ONLY = (
 UNCHECKED = "Credentials can't be checked now: the server's log says why."
 MAX_ADMITTED = 10_000  # cached callers
 _SESSION = PREFIX.encode()
+
+
+class KnownCallers(NamedTuple):
+    """The callers that were looked up while these tokens are stored."""
+
+    stored: "TokenView | None"
+    is_needed: bool  # whether requests need a credential
+    local: Principal | None  # of local requests without one
+    by_header: dict[bytes, Principal]  # by the hash of the header
 
 
 class Credentials:
@@ -73,7 +82,7 @@ class Credentials:
         self._admin = _admin(http.token) if http.token else None
         self._is_capped = calls_only
         self._is_closed = is_reachable or needs_credential(http, None)  # even without stored tokens
-        self._admitted: tuple[TokenView | None, dict[bytes, Principal]] = (None, {})  # valid for these tokens
+        self._known: KnownCallers | None = None
 
     @property
     def memory(self) -> "TokenMemory | None":
@@ -83,13 +92,18 @@ class Credentials:
     @property
     def needed(self) -> bool:
         """Whether requests need a credential."""
-        return self._is_needed(None)
+        return self._callers(self.stored_tokens()).is_needed
 
-    def _is_needed(self, stored: "TokenView | None") -> bool:
-        if self._is_closed or self._tokens is None:
-            return self._is_closed
-        store = self._tokens.store
-        return store.guards if stored is None else store.guards_with(stored)
+    def _callers(self, stored: "TokenView | None") -> "KnownCallers":
+        """Return the callers known while these tokens are stored."""
+        if self._known is None or self._known.stored is not stored:
+            needed, tokens = self._is_closed, self._tokens
+            if not needed and tokens is not None and stored is not None:
+                needed = tokens.store.guards_with(stored)
+            role = self.local or (None if needed else self._http.local or "edit")
+            local = None if role is None else self.capped(Principal(role=role, owner=LOCAL_CALLER))
+            self._known = KnownCallers(stored, needed, local, {})  # all at once: other threads read them
+        return self._known
 
     def identify(
         self,
@@ -104,36 +118,27 @@ class Credentials:
         the stored tokens, if they were just read. `is_local` returns whether the request came directly from this
         machine.
         """
-        if authorization is None and (caller := self._without_credential(is_local, stored)) is not None:
-            return caller
-        stored = stored or self.stored_tokens()
-        if stored is not self._admitted[0]:
-            self._admitted = stored, {}  # both at once: other threads read them
-        admitted, key = self._admitted[1], sha256(authorization or b"").digest()
+        known = self._callers(stored or self.stored_tokens())
+        if authorization is None and known.local is not None and is_local():
+            return known.local
+        admitted, key = known.by_header, sha256(authorization or b"").digest()
         if (principal := admitted.get(key)) and (principal.expires is None or principal.expires > time()):
             return principal
         shown = bearer(authorization)
-        principal = None if shown is None else self._find(shown, self._table(stored))
+        is_jwt = shown is not None and self.jwt is not None and looks_like_jwt(shown)
+        principal = None if shown is None else self._find(shown, self._table(known.stored))
         if principal is None:
-            if self._is_needed(stored):
-                is_stored = shown is not None and not (self.jwt is not None and looks_like_jwt(shown))
-                self.require_current(is_stored)
+            if known.is_needed:
+                self.require_current(is_stored=shown is not None and not is_jwt)
                 raise unauthorized_error(authorization, self._http)
-            if (caller := self._without_credential(is_local, stored)) is None:
+            if known.local is None or not is_local():
                 raise HttpError(401, "unauthorized", LOCAL_ONLY, [CHALLENGE])
-            return caller
-        if shown is not None and not (shown.startswith(_SESSION) or (self.jwt is not None and looks_like_jwt(shown))):
+            return known.local
+        if shown is not None and not is_jwt and not shown.startswith(_SESSION):
             if len(admitted) >= MAX_ADMITTED:
                 del admitted[next(iter(admitted))]
             admitted[key] = principal
         return principal
-
-    def _without_credential(self, is_local: Callable[[], bool], stored: "TokenView | None") -> Principal | None:
-        """Return the caller of a request without a credential; None if it needs one."""
-        role = self.local
-        if role is None and not self._is_needed(stored):
-            role = self._http.local or "edit"
-        return self.capped(Principal(role=role, owner=LOCAL_CALLER)) if role is not None and is_local() else None
 
     def require_current(self, is_stored: bool = True) -> None:
         """Raise HttpError (503) if the stored tokens could never be read; or, for a possible stored token, if they

@@ -154,6 +154,9 @@ class Guard:
         self.rules = rules
         self.max_body = max_body
         self.routes = tuple(routes)
+        self._by_start: dict[str, list[Route]] = {}  # the first segment of the path
+        for route in self.routes:
+            self._by_start.setdefault(route.path.split("/", 2)[1], []).append(route)
         self.places = Semaphore(LARGE_BODIES)
         self.is_draining = False
         self._redact = redact
@@ -251,7 +254,8 @@ class Guard:
     def _route(self, path: str) -> Route:
         """Return the route of a path, which is compared without the prefix of a mount."""
         scope = {"type": "http", "path": path, "root_path": "", "method": ""}
-        return next((route for route in self.routes if route.matches(scope)[0] is routing.Match.FULL), NOWHERE)
+        near = self._by_start.get(path.split("/", 2)[1], ()) if path[:1] == "/" else ()
+        return next((route for route in near if route.matches(scope)[0] is routing.Match.FULL), NOWHERE)
 
     @contextmanager
     def _admit_message(self, principal: Principal, address: str) -> Generator[None]:

@@ -57,18 +57,15 @@ class HeadWatch:
             self._timer.cancel()
             self._timer = None
 
-    def on_message_begin(self) -> None:
-        self._is_head, self._has_url = True, False
-
     def on_url(self, part: bytes) -> None:
         self._is_bad |= not self._has_url and part[:1] != b"/"
-        self._has_url = True
+        self._is_head = self._has_url = True
 
     def on_header(self, _name: bytes, _value: bytes) -> None:
         self._is_bad |= self._is_body
 
     def on_headers_complete(self) -> None:
-        self._is_head, self._is_body = False, True
+        self._is_head, self._is_body, self._has_url = False, True, False
 
     def on_message_complete(self) -> None:
         self._is_body = False

@@ -107,12 +107,7 @@ def foreign_origin_error(page: bytes) -> HttpError:
 
 # Host, Origin, and the caller
 
-_PROXY_HEADERS = (b"forwarded", b"via", b"x-real-ip")
-
-
-def is_forwarded(scope: Scope) -> bool:
-    """Return whether a proxy sent this request; if so, the client's address is unknown."""
-    return any(name in _PROXY_HEADERS or name.startswith(b"x-forwarded-") for name, _ in scope["headers"])
+_PROXY_HEADERS = (b"forwarded", b"via", b"x-real-ip", b"x-forwarded-")  # the beginnings of their names
 
 
 class AccessRules:
@@ -161,7 +156,7 @@ class AccessRules:
 
     def needs_login(self, scope: Scope) -> bool:
         """Return whether the user who sends this request has to sign in."""
-        return self.credentials.needed or not self._is_local(scope)
+        return self.credentials.needed or not self.is_local(scope)
 
     async def authenticate(self, authorization: bytes | None, scope: Scope) -> Principal:
         """Return the caller of a request. Verifies new JWTs. Raises HttpError."""
@@ -190,15 +185,16 @@ class AccessRules:
     def identify(self, authorization: bytes | None, scope: Scope, stored: "TokenView | None" = None) -> Principal:
         """Return the caller of a request, without verifying new JWTs. Raises HttpError (401, 403)."""
         try:
-            return self.credentials.identify(authorization, stored, partial(self._is_local, scope))
+            return self.credentials.identify(authorization, stored, partial(self.is_local, scope))
         except HttpError as refused:
             raise self._with_challenge(refused, authorization, scope) from None
 
-    def _is_local(self, scope: Scope) -> bool:
+    def is_local(self, scope: Scope) -> bool:
         """Return whether a request comes directly from this machine: without a proxy, and not from a foreign page."""
         head, peer = scope[HEAD], scope.get("client")
         named = read_authority(head.get(b"host", b"").decode("latin-1"))
-        if named is None or not is_loopback_name(named.name) or is_forwarded(scope):
+        by_proxy = [name for name in head if name.startswith(_PROXY_HEADERS)]
+        if by_proxy or named is None or not is_loopback_name(named.name):
             return False
         page = None
         if b"origin" in head and (origin := self.check_origin(head[b"origin"], head.get(b"host"))) is not None:
