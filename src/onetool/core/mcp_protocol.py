@@ -150,10 +150,6 @@ def id_of(message: Any) -> Id | None:
     return found if is_id(found) else None
 
 
-def result_response(id: Id, result: Any) -> Message:
-    return {"jsonrpc": "2.0", "id": id, "result": result}
-
-
 def error_response(id: Id | None, error: JsonRpcError) -> Message:
     return {"jsonrpc": "2.0", "id": id, "error": error.error()}
 

@@ -79,7 +79,8 @@ class ResponseStream:
         self._more.set()
 
     async def finish(self, reply: Any, status: int = 200) -> None:
-        self._cancel_timer()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         if self._sender is None:
             self._ended = True
             await respond(self._send, status, encode(reply))

@@ -16,7 +16,6 @@ from onetool.core.mcp_protocol import (
     id_of,
     is_id,
     notification,
-    result_response,
 )
 from onetool.http.asgi import encode
 
@@ -193,7 +192,6 @@ def test_what_is_wrong_is_said(message, words):
 
 
 def test_what_is_sent():
-    assert result_response(1, {}) == {"jsonrpc": "2.0", "id": 1, "result": {}}
     assert notification("x") == {"jsonrpc": "2.0", "method": "x"}
     assert notification("x", {}) == {"jsonrpc": "2.0", "method": "x", "params": {}}
     assert error_response(None, JsonRpcError(-1, "m"))["error"] == {"code": -1, "message": "m"}

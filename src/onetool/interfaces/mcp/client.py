@@ -120,8 +120,8 @@ def is_stateless_message(meta: Any) -> bool:
     return isinstance(meta, dict) and (PROTOCOL_VERSION in meta or CLIENT_CAPABILITIES in meta)
 
 
-def client_from_meta(meta: Any, principal: Principal, menu: str | None, wants_whole: bool) -> RemoteClient:
-    """Return the client of a stateless message (2026-07-28), from its `_meta` and other known facts."""
+def client_from_meta(meta: Any, principal: Principal) -> RemoteClient:
+    """Return the client of a stateless message (2026-07-28), from its `_meta`."""
     if not isinstance(meta, dict):
         raise JsonRpcError(
             INVALID_PARAMS, f"params._meta is missing: it must have {PROTOCOL_VERSION} and {CLIENT_CAPABILITIES}"
@@ -142,8 +142,6 @@ def client_from_meta(meta: Any, principal: Principal, menu: str | None, wants_wh
         log_level=level,
         principal=principal,
         name=client_name(meta[CLIENT_INFO]) if CLIENT_INFO in meta else "",
-        menu=menu,
-        wants_whole=wants_whole,
         is_stateless=True,
     )
 
@@ -292,6 +290,7 @@ class ClientCaller(msgspec.Struct, eq=False, weakref=True):
 
 # Requests, and lists in pages
 
+ASKING_CAPABILITIES = ("elicitation", "sampling", "roots")
 MAX_TOKEN = 256
 PAGE_SIZE = 1000  # usually all items, except for catalogues too large for a client
 
@@ -324,6 +323,14 @@ class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
         meta = self.params.get("_meta")
         token = meta.get("progressToken") if isinstance(meta, dict) else None
         return token if token is not None and is_id(token) and len(str(token)) <= MAX_TOKEN else None
+
+    def can_pause(self, task_after: float | None = None) -> bool:
+        """Return whether a stateless call may ask a question, continue after an answer, or become a task."""
+        client = self.client
+        if not client.is_stateless:
+            return False
+        can_ask = bool(client.capabilities) and any(map(client.can, ASKING_CAPABILITIES))
+        return can_ask or "requestState" in self.params or (task_after is not None and client.can(TASKS))
 
 
 def page(name: str, items: Sequence[Any], request: McpRequest) -> dict[str, Any]:

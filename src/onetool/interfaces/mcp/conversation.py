@@ -123,8 +123,8 @@ class Conversation:
         """
         if method == "server/discover" or ("_meta" in params and is_stateless_message(params["_meta"])):
             known = self.client
-            client = client_from_meta(params.get("_meta"), known.principal, known.menu, known.wants_whole)
-            client.gap_timer = known.gap_timer
+            client = client_from_meta(params.get("_meta"), known.principal)
+            client.menu, client.wants_whole, client.gap_timer = known.menu, known.wants_whole, known.gap_timer
             return client
         if not self._is_initialized and method not in BEFORE_INITIALIZE:
             text = f"{method:.100} was sent before initialize, and without a protocol version in _meta"

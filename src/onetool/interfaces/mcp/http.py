@@ -25,10 +25,9 @@ from onetool.core.mcp_protocol import (
     error_response,
     id_of,
     notification,
-    result_response,
     unsupported_version,
 )
-from onetool.core.principal import LOCAL, Principal, current_principal
+from onetool.core.principal import LOCAL, current_principal
 from onetool.http.asgi import (
     DUPLICATE,
     HEAD,
@@ -98,43 +97,40 @@ class StatelessMcp:
         if "id" not in message or "method" not in message:
             await send_json(send, 202, None)  # notifications of a stateless client are ignored
             return
-        response = ResponseStream(send)
-        request = self._read(message, scope, NotifyOnlyChannel(response))
+        id, method, params = message["id"], message["method"], message.get("params", {})
+        response, shared = ResponseStream(send), self._shared
+        menu, wants_whole = _choices(scope) if scope.get("query_string") else (None, False)
+        client = client_from_meta(params.get("_meta"), scope.get("principal", LOCAL))
+        client.menu, client.wants_whole = menu, wants_whole
+        channel = NotifyOnlyChannel(response)
+        request = McpRequest(id=id, method=method, params=params, client=client, channel=channel, head=scope[HEAD])
         with DisconnectWatch(receive, response):
             try:
-                reply, status = result_response(request.id, await self._answer(request)), 200
+                holder = None if shared is None else shared.elsewhere(method, params)
+                if shared is None or holder is None:
+                    result = await handle_request(self._service, request)
+                else:  # another process has the call or the task
+                    told = {"method": method, "params": params, "menu": client.menu, "whole": client.wants_whole}
+                    result = await shared.answer(holder, told, client.principal, answer_key(request))
+                reply, status = {"jsonrpc": "2.0", "id": id, "result": result}, 200
             except JsonRpcError as error:
                 if error.data is AWAY and not response.is_stream:
                     raise
-                reply, status = error_response(request.id, error), HTTP_STATUS.get(error.code, 200)
+                reply, status = error_response(id, error), HTTP_STATUS.get(error.code, 200)
             await response.finish(reply, status)
-
-    async def _answer(self, request: McpRequest) -> dict[str, Any]:
-        """Answer a request here, or have the process do it that has its call or its task."""
-        shared, client = self._shared, request.client
-        if shared is None or (holder := shared.elsewhere(request.method, request.params)) is None:
-            return await handle_request(self._service, request)
-        told = {"method": request.method, "params": request.params, "menu": client.menu, "whole": client.wants_whole}
-        return await shared.answer(holder, told, client.principal, answer_key(request))
 
     async def answer_for_other(self, told: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a request that another process has received. There are no notifications: nobody could get them."""
         method, params = told["method"], told["params"]
         try:
-            client = client_from_meta(params.get("_meta"), current_principal.get(), told["menu"], told["whole"])
+            client = client_from_meta(params.get("_meta"), current_principal.get())
+            client.menu, client.wants_whole = told["menu"], told["whole"]
             request = McpRequest(id=0, method=method, params=params, client=client, channel=NoChannel())
             return {"result": await handle_request(self._service, request)}
         except JsonRpcError as error:
             if error.data is AWAY:  # as an HttpError, because it is not the outcome: the client tries again
                 raise HttpError(503, AWAY["reason"], str(error), RETRY) from None
             return {"error": [error.code, str(error), error.data]}
-
-    def _read(self, message: Message, scope: Scope, channel: NotifyOnlyChannel) -> McpRequest:
-        """Check that the headers repeat the message, and return the request. Raises JsonRpcError."""
-        head, method, params = scope[HEAD], message["method"], message.get("params", {})
-        check_headers(head, method, params)
-        client = client_from_meta(params.get("_meta"), *_choices(scope))
-        return McpRequest(id=message["id"], method=method, params=params, client=client, channel=channel, head=head)
 
 
 # Sessions of earlier revisions
@@ -159,8 +155,6 @@ class SessionMcp:
         if session is None:
             await send_json(send, 202, None)
             return
-        if "method" in message:
-            check_headers(head, message["method"], message.get("params", {}), required=False)
         if "method" in message and "id" in message:
             await session.answer(message, send)
             return
@@ -186,8 +180,9 @@ class SessionMcp:
         await send_json(send, 204, None)
 
     async def _begin(self, message: Message, scope: Scope, send: Send) -> None:
-        principal, menu, wants_whole = _choices(scope)
-        session = self.sessions.open(RemoteClient(principal=principal, menu=menu, wants_whole=wants_whole))
+        menu, whole = _choices(scope)
+        client = RemoteClient(principal=scope.get("principal", LOCAL), menu=menu, wants_whole=whole)
+        session = self.sessions.open(client)
         try:
             reply = await session.conversation.respond(message, session.news.push)
         except HttpError:  # the session could not be stored for the other replicas
@@ -286,8 +281,14 @@ class McpHttpApp:
                     scope["log"]["mcp"] = method[:100]
                     if isinstance(name := params.get("name"), str):
                         scope["log"]["name"] = name[:100]
-                is_stateless = head.get(VERSION) in _STATELESS or method == "server/discover"
-                if is_stateless or ("_meta" in params and is_stateless_message(params["_meta"])):
+                is_stateless = (
+                    head.get(VERSION) in _STATELESS
+                    or method == "server/discover"
+                    or ("_meta" in params and is_stateless_message(params["_meta"]))
+                )
+                if method is not None and ("id" in message or not is_stateless):
+                    check_headers(head, method, params, required=is_stateless)
+                if is_stateless:
                     await self._stateless.post(message, scope, receive, send)
                 else:
                     await self._session.post(message, scope, send)
@@ -306,15 +307,12 @@ class McpHttpApp:
             await respond(send, refused.status, as_json_rpc(refused, id_of(message)), headers=refused.headers)
 
 
-def _choices(scope: Scope) -> tuple[Principal, str | None, bool]:
-    """Return the caller, and the menu and the size of results chosen in the URL: `?menu=direct&whole=1`."""
-    principal, query = scope.get("principal", LOCAL), scope.get("query_string", b"")
-    if not query:
-        return principal, None, False
-    chosen = parse_qs(query.decode("latin-1"))
+def _choices(scope: Scope) -> tuple[str | None, bool]:
+    """Return the menu and the size of results chosen in the URL: `?menu=direct&whole=1`."""
+    chosen = parse_qs(scope.get("query_string", b"").decode("latin-1"))
     menu, whole = chosen.get("menu", [None])[-1], chosen.get("whole", ["0"])[-1]
     if menu is not None and menu not in get_args(Menu):
         raise HttpError(400, "no_such_menu", f"Invalid menu={menu:.40}: use one of {', '.join(get_args(Menu))}")
     if whole not in ("0", "1"):
         raise HttpError(400, "invalid_whole", f"Invalid whole={whole:.40}: use whole=1 or whole=0")
-    return principal, menu, whole == "1"
+    return menu, whole == "1"

@@ -30,16 +30,14 @@ from onetool.interfaces.mcp.client import (
     PAGE_SIZE,
     ClientCaller,
     McpRequest,
-    RemoteClient,
     client_name,
     known_capabilities,
     page,
 )
 from onetool.interfaces.mcp.content import LINKS_SINCE, for_revision, text_block
 from onetool.interfaces.mcp.http_headers import check_arguments
-from onetool.interfaces.mcp.menus import MenuEntry
+from onetool.interfaces.mcp.menus import Menu, MenuEntry
 from onetool.interfaces.mcp.pending_calls import (
-    can_pause,
     lacking_capability,
     missing_capability,
     run_pausing,
@@ -161,7 +159,9 @@ async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
         if silent is not None and "requestState" not in params:
             service.app.runtime.record_gap(client.name, silent)
     try:
-        entry = _find_entry(service, client, request.param("name"))
+        menu, name = service.menus.of(client), request.param("name")
+        if (entry := menu.entries.get(name)) is None:
+            raise _unknown_tool(service, menu, name)
         if request.head is not None and entry.headers:
             check_arguments(request.head, entry.headers, params.get("arguments"))
         # Clients of revisions without tasks can only wait.
@@ -171,7 +171,7 @@ async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
         if isinstance(meta, dict) and (WHOLE in meta or "progressToken" in meta):
             whole, token = _wants_whole(request), request.progress_token
         work = partial(_call_entry, entry, request.param("arguments", dict, None) or {}, whole)
-        if client.is_stateless and can_pause(request, entry.task_after):
+        if request.can_pause(entry.task_after):
             result = await run_pausing(request, work, service.pending_calls, entry.task_after)
         else:
             result = await work(ClientCaller(client, request.channel, token))
@@ -224,14 +224,10 @@ class UnknownToolError(JsonRpcError):
     """Raised for a call of a tool that is not in the client's menu."""
 
 
-def _find_entry(service: Service, client: RemoteClient, name: str) -> MenuEntry:
-    """Return the entry of the client's menu with this name. Raises JsonRpcError."""
-    menu = service.menus.of(client)
-    if name in menu.entries:
-        return menu.entries[name]
+def _unknown_tool(service: Service, menu: Menu, name: str) -> JsonRpcError:
     if (behind := service.app.catalog.why_missing(name)) is not None and behind.reason == AWAY["reason"]:
-        raise JsonRpcError(INTERNAL_ERROR, f"Unknown tool: {name:.100}; {behind}", AWAY)
-    raise UnknownToolError(INVALID_PARAMS, f"Unknown tool: {name:.100}{or_rather(name, menu.entries)}")
+        return JsonRpcError(INTERNAL_ERROR, f"Unknown tool: {name:.100}; {behind}", AWAY)
+    return UnknownToolError(INVALID_PARAMS, f"Unknown tool: {name:.100}{or_rather(name, menu.entries)}")
 
 
 async def list_offers(

@@ -425,20 +425,12 @@ def _now() -> str:
 
 # Running a handler that may pause
 
-_ASKING_CAPABILITIES = ("elicitation", "sampling", "roots")
 Work = Callable[[ClientCaller], Coroutine[Any, Any, dict[str, Any]]]
-
-
-def can_pause(request: McpRequest, task_after: float | None = None) -> bool:
-    """Return whether a call of a stateless client may ask a question, continue after an answer, or become a task."""
-    client = request.client
-    can_ask = bool(client.capabilities) and any(map(client.can, _ASKING_CAPABILITIES))
-    return can_ask or "requestState" in request.params or (task_after is not None and client.can(TASKS))
 
 
 async def run_pausable(request: McpRequest, work: Work, pending_calls: PendingCalls) -> dict[str, Any]:
     """Run the work of a prompt or a resource. Return its result or its questions."""
-    if request.client.is_stateless and can_pause(request):
+    if request.can_pause():
         return await run_pausing(request, partial(_with_caller, work), pending_calls)
     return await _with_caller(work, ClientCaller(request.client, request.channel, request.progress_token))
 
