@@ -87,13 +87,6 @@ MISSING = {
     "tasks": (ASYNCIO + "asyncio.create_task(t.f(1))", "line 2: asyncio.create_task(t.f(1))", "gather"),
     "wait_for": (ASYNCIO + "await asyncio.wait_for(t.f(1), 3)", "line 2", "gather"),
     "semaphores": (ASYNCIO + "asyncio.Semaphore(2)", "line 2: asyncio.Semaphore(2)", "gather"),
-    "a value that is awaited": ("x = [t.f(1)][0] + 0\nawait x", "line 2: await x", "directly before the tool call"),
-    "a value that is gathered": (ASYNCIO + "await asyncio.gather(5)", "line 2", "the tool calls themselves"),
-    "a future that is used": (
-        "def make(n):\n    return t.f(n)\nx = await make(1)\nmake(2) + 1",
-        "line 4: make(2) + 1",
-        "await before it",
-    ),
     "endless recursion": ("def f():\n    return f()\nf()", "line 2: return f()", "use a loop"),
     **{name: (f"x = 1\n{name}(x)", f"line 2: {name}(x)", "") for name in MISSING_BUILTINS if name != "open"},
 }
@@ -379,13 +372,6 @@ def test_an_error_inside_of_a_library_module_names_the_line_that_called_it(small
     error = small.error("import statistics\n\nstatistics.mean([])")
     assert error.message == "ValueError: mean requires at least one data point"
     assert error.hints[0] == "line 3: statistics.mean([])"
-
-
-def test_a_call_that_was_never_awaited_does_not_leave_as_its_description(scripts):
-    scripts.tool("t.f", lambda n=0: n, n={"type": "integer"})
-    code = "def mk(i):\n    return t.f(n=i)\nx = mk(1)\ny = await mk(2)\n"
-    assert scripts.error(f"{code}[x, y]").reason == "never_awaited"
-    assert "never awaited" in scripts.error(f"{code}t.f(n=x)").message
 
 
 @pytest.mark.parametrize(

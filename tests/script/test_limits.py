@@ -161,7 +161,7 @@ def test_tools_are_cancelled_with_their_run(make, code):
     [
         "import asyncio\nawait asyncio.gather(t.hang(), t.fail(), t.hang())",
         "import asyncio\ntry:\n  await asyncio.gather(t.hang(), t.fail())\nexcept RuntimeError: pass\n'done'",
-        "call = t.hang()\nif call is None: await call\n'never awaited'",
+        "import asyncio\ncalls = [t.hang()]\nif 1 > 2: await asyncio.gather(*calls)\n'never awaited'",
     ],
 )
 def test_tools_that_nobody_waits_for_any_more_are_cancelled(make, code):

@@ -1,207 +1,212 @@
-"""Finds awaited calls: these are answered with a future, all others immediately with their value.
+"""Finds the calls that are answered with a future: those whose value is only awaited or gathered.
 
-`pack.tool(…)` returns its value, and `await asyncio.gather(pack.tool(…), …)` runs tools concurrently. A call is awaited
-if its value reaches an `await` or a `gather`, directly or through names, lists, dicts, comprehensions and the code's
-own functions. A value that can't be followed counts as not awaited.
-
-Values are followed backwards, from every `await` to the expressions that its value may come from. A path selects the
-part of an expression's value: in `for name, call in pairs: await call` it is (ANY, 1) of `pairs`.
+`pack.tool(…)` returns its value, and `await asyncio.gather(pack.tool(…), …)` runs tools concurrently. A call gets
+a future if it stands in an `await` or a `gather`, directly or through lists and names that are used for nothing else.
+Every other call is answered with its value, and `await` and `gather` accept that, too (`TOLERANT` in `rewrite.py`):
+such calls run one after the other.
 """
 
 import ast
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import NamedTuple
 
-from onetool.script.bindings import TAKING, Binding, Bindings, Path, PathStep, step
-
-GATHERING = {"gather", "run"}
-SAME_ITEMS = {"list", "tuple", "set", "frozenset", "sorted", "reversed", "iter", "deque"}
-MAX_DEPTH = 6  # nested parts of a value
-MAX_STEPS = 200_000  # well under a second; real code needs less than a hundredth
-
-ANY, CALL, DONE = PathStep.ANY, PathStep.CALL, PathStep.DONE
+GATHERING = {"asyncio.gather", "asyncio.run", "__onetool_gather", "__onetool_await"}  # the last two: see `TOLERANT`
+COPYING = {"list", "tuple", "reversed", "iter"}  # functions that return the items of their argument
 
 
-def awaited_calls(tree: ast.Module) -> set[int]:
-    """Return the `id`s of the call nodes whose value reaches an `await`."""
-    return _Flow(tree).awaited
+class Step(Enum):
+    """The relation of a bound value to the value of the name."""
+
+    SAME = "the value itself"
+    ITEM = "an item of the name's value"
+    CONTAINER = "has the name's value as an item"
 
 
-class _Flow:
-    """A data flow analysis, backwards from every `await` and `gather` to the calls that their values come from."""
+class Binding(NamedTuple):
+    value: ast.expr
+    step: Step
+    read: int = 0  # the `id` of the name's node, if this statement reads the name to change its value
 
-    def __init__(self, tree: ast.Module) -> None:
-        self.awaited: set[int] = set()
-        self._code = Bindings(tree)
-        # The code's names for asyncio, and for its `gather` and `run`.
-        self._asyncio, self._gathering = {"asyncio"}, set[str]()
-        for node in self._code.starts:
-            if isinstance(node, ast.Import):
-                self._asyncio.update(alias.asname or alias.name for alias in node.names if alias.name == "asyncio")
-            elif isinstance(node, ast.ImportFrom) and node.module == "asyncio":
-                self._gathering.update(alias.asname or alias.name for alias in node.names if alias.name in GATHERING)
-        self._seen: set[tuple[int, Path]] = set()
-        self._waiting: list[tuple[ast.AST, Path]] = []
-        self._left = MAX_STEPS
-        for node in self._code.starts:
-            if isinstance(node, ast.Await):
-                self._add(node.value)
-            elif isinstance(node, ast.Call) and self._gathers(node.func):
-                self._each(node.args, ())
-        while self._waiting and self._left > self._code.looked_at:
-            self._left -= 1
+
+def awaited_calls(nodes: Iterable[ast.AST], imported: Mapping[str, str]) -> set[int]:
+    """Return the `id`s of the calls that are answered with a future. `imported` are names and what they stand for."""
+    return _Awaits(list(nodes), imported).calls()
+
+
+def gathers(function: ast.expr, imported: Mapping[str, str]) -> str | None:
+    """Return the full name of a function that awaits its arguments, such as `asyncio.gather`; None for others."""
+    match function:
+        case ast.Attribute(value=ast.Name(id=module), attr=attr):
+            name = f"{imported.get(module, module)}.{attr}"
+        case ast.Name(id=word):
+            name = imported.get(word, word)
+        case _:
+            return None
+    return name if name in GATHERING else None
+
+
+class _Awaits:
+    """An analysis of names without regard to scopes: a name counts as awaited if all its uses are."""
+
+    def __init__(self, nodes: list[ast.AST], imported: Mapping[str, str]) -> None:
+        self._imported = imported
+        self._bindings: defaultdict[str, list[Binding]] = defaultdict(list)
+        self._functions: defaultdict[str, list[ast.arguments]] = defaultdict(list)
+        self._reads: list[ast.Name] = []
+        self._awaited_reads: set[int] = set()
+        self._calls: defaultdict[int, set[str]] = defaultdict(set)  # with the names that hold their futures
+        self._takers: defaultdict[str, set[str]] = defaultdict(set)  # names, with the names that take values from them
+        self._seen: set[tuple[int | str, bool]] = set()
+        self._waiting: list[tuple[ast.expr, bool, str]] = []
+        for node in nodes:
+            self._note(node)
+        for node in nodes:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                self._bind_arguments(node, node.func.id)
+        while self._waiting:
             self._follow(*self._waiting.pop())
 
-    def _gathers(self, function: ast.expr) -> bool:
-        """Return whether the function is `asyncio.gather`, or `asyncio.run`, which awaits its argument, too."""
-        match function:
-            case ast.Attribute(value=ast.Name(id=module), attr=attr):
-                return module in self._asyncio and attr in GATHERING
+    def calls(self) -> set[int]:
+        """Return the calls whose futures are only held by names that are used for nothing else."""
+        used = {read.id for read in self._reads if id(read) not in self._awaited_reads}
+        waiting = list(used)
+        givers: defaultdict[str, set[str]] = defaultdict(set)
+        for name, takers in self._takers.items():
+            for taker in takers:
+                givers[taker].add(name)
+        while waiting:
+            for name in givers[waiting.pop()] - used:
+                used.add(name)
+                waiting.append(name)
+        return {call for call, names in self._calls.items() if names.isdisjoint(used)}
+
+    def _note(self, node: ast.AST) -> None:
+        match node:
+            case ast.Name(ctx=ast.Load()):
+                self._reads.append(node)
+            case ast.Await(value=value):
+                self._waiting.append((value, False, ""))
+            case ast.Assign(targets=[target], value=value) | ast.AnnAssign(target=target, value=ast.expr() as value):
+                self._bind(target, value)
+            case ast.AugAssign(target=ast.Name(id=name) as target, value=value):
+                self._reads.append(target)
+                self._bindings[name].append(Binding(value, Step.SAME, id(target)))
+            case ast.For(target=target, iter=items) | ast.comprehension(target=target, iter=items):
+                self._bind_items(target, items)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name) as read, attr="append" | "add"), args=[item]):
+                self._bindings[name].append(Binding(item, Step.ITEM, id(read)))
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name) as read, attr="extend"), args=[items]):
+                self._bindings[name].append(Binding(items, Step.SAME, id(read)))
+            case ast.FunctionDef(name=name, args=arguments) | ast.AsyncFunctionDef(name=name, args=arguments):
+                self._functions[name].append(arguments)
+            case ast.Call(func=function, args=args) if gathers(function, self._imported):
+                self._waiting += [(argument, False, "") for argument in args]
+            case _:
+                pass
+
+    def _bind(self, target: ast.expr, value: ast.expr) -> None:
+        match target, value:
+            case ast.Name(id=name), _:
+                self._bindings[name].append(Binding(value, Step.SAME))
+            case ast.Subscript(value=ast.Name(id=name) as read), _:
+                self._bindings[name].append(Binding(value, Step.ITEM, id(read)))
+            case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
+                if not any(isinstance(item, ast.Starred) for item in (*targets, *values)):
+                    for one, other in zip(targets, values, strict=True):
+                        self._bind(one, other)
+            case _:
+                pass
+
+    def _bind_items(self, target: ast.expr, items: ast.expr) -> None:
+        """Record the names bound to the items of an iterable."""
+        names, inner = [target], [items]
+        if isinstance(target, ast.Tuple):
+            match items:
+                case ast.Call(func=ast.Name(id="enumerate"), args=[values, *_]):
+                    names, inner = target.elts[1:], [values]
+                case ast.Call(func=ast.Attribute(value=values, attr="items"), args=[]):
+                    names, inner = target.elts[1:], [values]
+                case ast.Call(func=ast.Name(id="zip"), args=args):
+                    names, inner = target.elts, args
+                case _:
+                    return
+        for name, values in zip(names, inner, strict=False):
+            if isinstance(name, ast.Name):
+                self._bindings[name.id].append(Binding(values, Step.CONTAINER))
+
+    def _bind_arguments(self, call: ast.Call, name: str) -> None:
+        """Bind the parameters of the code's own function to the arguments of a call."""
+        functions = self._functions[name]
+        if len(functions) != 1 or name in self._bindings:
+            return
+        (arguments,) = functions
+        parameters = [*arguments.posonlyargs, *arguments.args]
+        for index, argument in enumerate(call.args):
+            if isinstance(argument, ast.Starred):
+                break
+            if index < len(parameters):
+                self._bindings[parameters[index].arg].append(Binding(argument, Step.SAME))
+            elif arguments.vararg is not None:
+                self._bindings[arguments.vararg.arg].append(Binding(argument, Step.ITEM))
+        for keyword in call.keywords:
+            if keyword.arg is not None:
+                self._bindings[keyword.arg].append(Binding(keyword.value, Step.SAME))
+
+    def _follow(self, node: ast.expr, many: bool, holder: str) -> None:
+        """Follow an awaited expression, or one whose items are awaited (`many`), to the calls that it comes from."""
+        match node:
             case ast.Name(id=name):
-                return name in self._gathering
-            case _:
-                return False
-
-    def _add(self, node: ast.AST, path: Path = ()) -> None:
-        """Record that the value of an expression, or a part of it, is awaited."""
-        if len(path) <= MAX_DEPTH and (id(node), path) not in self._seen:
-            self._seen.add((id(node), path))
-            self._waiting.append((node, path))
-
-    def _each(self, nodes: Iterable[ast.AST], path: Path) -> None:
-        for node in nodes:
-            self._add(node, path)
-
-    def _follow(self, node: ast.AST, path: Path) -> None:
-        match node:
-            case ast.Name():
-                self._follow_bindings(self._code.of_name(node), path)
-            case ast.Attribute():
-                self._follow_bindings(self._code.of_attribute(node), path)
-            case ast.arg():
-                self._follow_parameter(node, path)
+                self._awaited_reads.add(id(node))
+                if holder:
+                    self._takers[name].add(holder)
+                self._follow_name(name, many)
+            case ast.IfExp(body=body, orelse=other):
+                self._add((body, other), many, holder)
+            case ast.NamedExpr(target=ast.Name(id=name), value=value):
+                if holder:
+                    self._takers[name].add(holder)
+                self._add((value,), many, name)
+            case _ if many:
+                self._follow_items(node, holder)
             case ast.Call():
-                self._follow_call(node, path)
-            case ast.Await(value=ast.Call(func=function)):
-                self._add(function, (DONE, *path))
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
-                if path[:1] == (DONE if isinstance(node, ast.AsyncFunctionDef) else CALL,):
-                    self._each(self._code.returns[id(node)], path[1:])
-            case ast.IfExp(body=one, orelse=other):
-                self._each((one, other), path)
-            case ast.BoolOp(values=values):
-                self._each(values, path)
-            case ast.NamedExpr(value=inner):
-                self._add(inner, path)
-            case ast.Starred(value=inner):
-                self._add(inner, (ANY, *path))
-            case ast.Subscript(value=inner, slice=ast.Slice()):
-                moved = path and path[0] not in (CALL, DONE)  # items of a slice have other indexes
-                self._add(inner, (ANY, *path[1:]) if moved else path)
-            case ast.Subscript(value=inner, slice=key):
-                self._add(inner, (step(key), *path))
+                self._calls[id(node)].update({holder} - {""})
+            case ast.Starred(value=inner) | ast.Subscript(value=inner):
+                self._add((inner,), True, holder)
             case _:
-                if path and path[0] not in (CALL, DONE):
-                    self._follow_part(node, path[0], path[1:])
+                pass
 
-    def _follow_part(self, node: ast.AST, first: object, rest: Path) -> None:
-        """Follow a part of a literal or comprehension."""
+    def _follow_items(self, node: ast.expr, holder: str) -> None:
         match node:
-            case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
-                stars = any(isinstance(item, ast.Starred) for item in items)
-                if isinstance(first, int) and not stars:
-                    items = items[first : first + 1]
-                self._each(items, rest)
-            case ast.Dict(keys=keys, values=values):
-                for key, value in zip(keys, values, strict=True):
-                    if key is None:
-                        self._add(value, (first, *rest))
-                    elif _may_be(step(key), first):
-                        self._add(value, rest)
-            case ast.ListComp(elt=item) | ast.GeneratorExp(elt=item) | ast.SetComp(elt=item) | ast.DictComp(value=item):
-                self._add(item, rest)
+            case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Dict(values=items):
+                self._add(items, False, holder)
+            case ast.ListComp(elt=item) | ast.GeneratorExp(elt=item) | ast.DictComp(value=item):
+                self._add((item,), False, holder)
+            case ast.Call(func=ast.Name(id=word), args=[inner]) if word in COPYING:
+                self._add((inner,), True, holder)
+            case ast.Call(func=ast.Attribute(value=inner, attr="values" | "copy"), args=[]):
+                self._add((inner,), True, holder)
+            case ast.Subscript(value=inner, slice=ast.Slice()) | ast.Starred(value=inner):
+                self._add((inner,), True, holder)
             case ast.BinOp(left=left, right=right):
-                self._each((left, right), (ANY, *rest))
+                self._add((left, right), True, holder)
             case _:
                 pass
 
-    def _follow_bindings(self, bindings: list[Binding], path: Path) -> None:
-        self._left -= len(bindings)
-        for binding in bindings:
-            steps = path[: binding.depth]
-            if not binding.certain and not path:
-                continue  # an added value is only a part of the name's value
-            if len(steps) < binding.depth or CALL in steps or DONE in steps:
+    def _follow_name(self, name: str, many: bool) -> None:
+        if (name, many) in self._seen:
+            return
+        self._seen.add((name, many))
+        for value, step, read in self._bindings[name]:
+            if step is Step.SAME:
+                self._add((value,), many, name)
+            elif many == (step is Step.ITEM):
+                self._add((value,), not many, name)
+            else:
                 continue
-            if steps and not _may_be(binding.key, steps[-1]):
-                continue
-            self._add(binding.value, (*binding.path, *path[binding.depth :]))
+            if many:
+                self._awaited_reads.add(read)
 
-    def _follow_call(self, call: ast.Call, path: Path) -> None:
-        if not path:
-            self.awaited.add(id(call))
-        self._add(call.func, (CALL, *path))
-        match call.func:
-            case ast.Attribute(value=inner, attr=attr) if attr in TAKING:
-                self._add(inner, (step(call.args[0]) if call.args and attr != "pop" else ANY, *path))
-                self._each(call.args[1:], path)
-            case ast.Name(id="next"):
-                self._each(call.args[:1], (ANY, *path))
-            case _ if path and path[0] not in (CALL, DONE):
-                self._through_builtin(call, path[0], path[1:])
-            case _:
-                pass
-
-    def _through_builtin(self, call: ast.Call, first: object, rest: Path) -> None:
-        """Follow calls of built-in functions that return items of their arguments."""
-        arguments = call.args
-        second, after = (rest[0], rest[1:]) if rest else (None, ())
-        match call.func:
-            case ast.Attribute(value=inner, attr="values" | "copy"):
-                self._add(inner, (ANY, *rest))
-            case ast.Attribute(value=inner, attr="items") if second in (1, ANY):
-                self._add(inner, (ANY, *after))
-            case ast.Name(id=name) if name in SAME_ITEMS:
-                self._each(arguments[:1], (ANY, *rest))
-            case ast.Name(id="filter"):
-                self._each(arguments[1:], (ANY, *rest))
-            case ast.Name(id="sum") | ast.Attribute(attr="from_iterable"):
-                self._each(arguments[:1], (ANY, ANY, *rest))
-            case ast.Name(id="chain") | ast.Attribute(attr="chain"):
-                self._each(arguments, (ANY, *rest))
-            case ast.Name(id="enumerate") if second in (1, ANY):
-                self._each(arguments[:1], (ANY, *after))
-            case ast.Name(id="zip") if second is not None:
-                self._each(
-                    (argument for index, argument in enumerate(arguments) if _may_be(index, second)), (ANY, *after)
-                )
-            case ast.Name(id="dict"):
-                self._each(arguments, (ANY, 1, *rest))
-                self._each((argument.value for argument in call.keywords if _may_be(argument.arg, first)), rest)
-            case _:
-                pass
-
-    def _follow_parameter(self, parameter: ast.arg, path: Path) -> None:
-        """Follow an awaited parameter to its arguments in calls of the function."""
-        function = self._code.owner[id(parameter)]
-        ordered = [*function.args.posonlyargs, *function.args.args]
-        for name in self._code.names_of[id(function)]:
-            own = ordered[1:] if name.startswith(".") else ordered
-            calls = self._code.calls[name]
-            self._left -= len(calls)
-            for call in calls:
-                if parameter is function.args.vararg:
-                    if path:
-                        self._each(call.args[len(own) :], path[1:])
-                elif parameter in own:
-                    index = own.index(parameter)
-                    starred = [argument for argument in call.args[: index + 1] if isinstance(argument, ast.Starred)]
-                    # The index within a starred argument is unknown.
-                    self._each(starred[:1] or call.args[index : index + 1], path)
-                self._each((argument.value for argument in call.keywords if argument.arg == parameter.arg), path)
-                self._each(
-                    (argument.value for argument in call.keywords if argument.arg is None), (parameter.arg, *path)
-                )
-
-
-def _may_be(key: object, other: object) -> bool:
-    return key is ANY or other is ANY or key == other
+    def _add(self, nodes: Iterable[ast.expr], many: bool, holder: str) -> None:
+        self._waiting += [(node, many, holder) for node in nodes]

@@ -83,7 +83,7 @@ def _tool_error(error: BaseException, scene: RunScene) -> ToolError:
         return _code_error(error, scene)
     if isinstance(error, NeverAwaitedError):
         message = "the result contains a call that was never awaited"
-        hint = "put await before it; a call that is awaited in one place is a future in all of them"
+        hint = "put await before it"
         return ToolError(code="execution_error", message=message, reason="never_awaited", hints=(hint,))
     if isinstance(error, TooManyDigitsError):
         hint = "format it, or use only its first digits: n // 10**k"
@@ -234,12 +234,10 @@ WAYS_AROUND = {
         "gather() does not yet support": EACH_IN_TRY,
     },
     "TypeError": {
-        "can't be awaited": "put await directly before the tool call; elsewhere it returns its value at once",
-        "awaitable is required": "put the tool calls themselves into gather, a list with a star: gather(*calls)",
         "unexpected keyword argument 'default'": "convert such values first, with str(…) or isoformat()",
         "callable replacement": "loop over re.finditer and join the parts",
         "is not an iterator": "use iter(…); generator expressions are lists here",
-        "'coroutine'": "put await before it; a call that is awaited in one place is a future in all of them",
+        "'coroutine'": "put await before it",
     },
     "AttributeError": {
         "module 'asyncio' has no attribute": SIDE_BY_SIDE,

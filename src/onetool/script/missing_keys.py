@@ -7,10 +7,11 @@ from itertools import islice
 from typing import Any
 
 from onetool.core.errors import cut
-from onetool.script.bindings import ANY, Bindings, Path, step
 from onetool.script.names import CALL, ScriptNames
 
 MAX_STEPS = 30  # from a name to the call that it comes from
+ANY = object()  # any item: the step of a loop, or of an index that isn't written out
+Path = tuple[object, ...]
 MAX_KEYS = 20
 MAX_KEY = 64  # characters
 _ATTRIBUTE = re.compile(r"'(dict|list|str)' object has no attribute '(\w+)'")
@@ -37,7 +38,7 @@ def missing_key_hint(
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    bindings = Bindings(tree)
+    bindings = _bindings(tree)
     for node in _lookups(tree, key, lines, is_attribute):
         for tool, path in _origins(node.value, bindings, names, MAX_STEPS):
             value = _part(returned.get(tool), path)
@@ -59,7 +60,7 @@ def _lookups(
         match node:
             case ast.Attribute(attr=attr) if is_attribute and attr == key:
                 pass
-            case ast.Subscript(slice=index) if not is_attribute and step(index) in (key, ANY):
+            case ast.Subscript(slice=index) if not is_attribute and _step(index) in (key, ANY):
                 pass
             case _:
                 continue
@@ -67,7 +68,28 @@ def _lookups(
             yield node
 
 
-def _origins(node: ast.AST, bindings: Bindings, names: ScriptNames, steps: int) -> Iterator[tuple[str, Path]]:
+def _bindings(tree: ast.AST) -> dict[str, list[tuple[ast.expr, Path]]]:
+    """Return what names are bound to anywhere in the code, the last first, each with the path to the name's part."""
+    found: dict[str, list[tuple[ast.expr, Path]]] = {}
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.NamedExpr(target=ast.Name(id=name), value=value)
+            ):
+                found.setdefault(name, []).insert(0, (value, ()))
+            case (
+                ast.For(target=ast.Name(id=name), iter=items) | ast.comprehension(target=ast.Name(id=name), iter=items)
+            ):
+                found.setdefault(name, []).insert(0, (items, (ANY,)))
+            case _:
+                pass
+    return found
+
+
+def _origins(
+    node: ast.AST, bindings: Mapping[str, list[tuple[ast.expr, Path]]], names: ScriptNames, steps: int
+) -> Iterator[tuple[str, Path]]:
     """Yield the tools whose results an expression may be, each with the path to it inside the result."""
     if not steps:
         return
@@ -76,7 +98,7 @@ def _origins(node: ast.AST, bindings: Bindings, names: ScriptNames, steps: int) 
             yield from _origins(inner, bindings, names, steps - 1)
         case ast.Subscript(value=inner, slice=key):
             for tool, path in _origins(inner, bindings, names, steps - 1):
-                yield tool, (*path, step(key))
+                yield tool, (*path, _step(key))
         case ast.Call(func=ast.Attribute(value=inner, attr="get"), args=[ast.Constant(value=str(key)), *_]):
             for tool, path in _origins(inner, bindings, names, steps - 1):
                 yield tool, (*path, key)
@@ -84,11 +106,10 @@ def _origins(node: ast.AST, bindings: Bindings, names: ScriptNames, steps: int) 
             yield from _called(word, node, names)
         case ast.Call(func=ast.Attribute(value=ast.Name(id=pack), attr=own)):
             yield from _called(f"{pack}.{own}", node, names)
-        case ast.Name():
-            for binding in bindings.of_name(node):
-                if not binding.depth:
-                    for tool, path in _origins(binding.value, bindings, names, steps - 1):
-                        yield tool, (*path, *binding.path)
+        case ast.Name(id=word):
+            for value, rest in bindings.get(word, ()):
+                for tool, path in _origins(value, bindings, names, steps - 1):
+                    yield tool, (*path, *rest)
         case _:
             pass
 
@@ -114,3 +135,10 @@ def _part(value: Any, path: Path) -> Any:
             case _:
                 return None
     return value
+
+
+def _step(key: ast.AST) -> object:
+    """Return the step of a subscript."""
+    if isinstance(key, ast.Constant) and isinstance(key.value, str | int) and key.value is not True:
+        return key.value
+    return ANY

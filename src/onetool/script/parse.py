@@ -208,8 +208,9 @@ class CodeScan:
         self.imports: list[ast.Import | ast.ImportFrom] = []
         self.used: set[str] = set()
         self.bound: Counter[str] = Counter()  # in any scope, and how often; imports are separate
-        self._waits = False
-        nodes: list[ast.AST] = [] if self.tree is None else [self.tree]
+        self.awaits: list[ast.Await] = []
+        self.coroutines: set[str] = set()  # names of async functions
+        self._nodes = nodes = [] if self.tree is None else list[ast.AST]((self.tree,))
         for node in nodes:  # which grows during the loop
             self._note(node)
             for field in node._fields:
@@ -237,9 +238,10 @@ class CodeScan:
         elif kind in _NAME_OF:
             if name := getattr(node, _NAME_OF[kind]):
                 self.bound[name] += 1
-            self._waits = self._waits or kind is ast.AsyncFunctionDef
-        elif kind is ast.Await:
-            self._waits = True
+            if isinstance(node, ast.AsyncFunctionDef):
+                self.coroutines.add(node.name)
+        elif isinstance(node, ast.Await):
+            self.awaits.append(node)
 
     @cached_property
     def imported(self) -> dict[str, str]:
@@ -266,9 +268,9 @@ class CodeScan:
     @cached_property
     def futures(self) -> set[Span]:
         """The positions of calls that are answered with a future."""
-        if self.tree is None or not (self._waits or "asyncio" in self.modules):
+        if not (self.awaits or "asyncio" in self.modules):
             return set()
-        awaited = awaited_calls(self.tree)
+        awaited = awaited_calls(self._nodes, self.imported)
         return {self.places.of(call) for call in self.calls if id(call) in awaited}
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from onetool.script.awaits import gathers
 from onetool.script.names import ScriptNames, ScriptPack
 from onetool.script.parse import CodeScan, Edit, Span, edited
 
@@ -73,6 +74,50 @@ def _within(scan: CodeScan, call: ast.Call, nodes: list[ast.expr], function: str
         before = f"({function}"
     yield Edit(start, start, before)
     yield Edit(end, end, after)
+
+
+# `await` and `gather` of values
+
+TOLERANT = """
+def __onetool_is_value(value):
+    return value is None or isinstance(value, (str, int, float, list, tuple, dict, set))
+async def __onetool_value(value):
+    return value
+async def __onetool_await(value):
+    return value if __onetool_is_value(value) else await value
+async def __onetool_gather(*values, **options):
+    import asyncio
+    waiting = [__onetool_value(value) if __onetool_is_value(value) else value for value in values]
+    return await asyncio.gather(*waiting, **options)
+"""
+"""The functions that accept what tools return beside futures."""
+
+
+def await_edits(scan: CodeScan) -> Iterator[Edit]:
+    """Yield edits that let `await` and `gather` take a tool's value, where an analysis can't tell."""
+    for node in scan.awaits:
+        if not _is_awaitable(node.value, scan):
+            start, end = scan.places.of(node.value)
+            yield Edit(start, start, "__onetool_await(")
+            yield Edit(end, end, ")")
+    for call in scan.calls:
+        if gathers(call.func, scan.imported) == "asyncio.gather" and not all(
+            _is_awaitable(argument, scan) for argument in call.args
+        ):
+            yield Edit(*scan.places.of(call.func), "__onetool_gather")
+
+
+def _is_awaitable(node: ast.expr, scan: CodeScan) -> bool:
+    """Return whether an awaited expression is a call of a tool, an async function or asyncio, or consists of these."""
+    match node:
+        case ast.Starred(value=ast.ListComp(elt=item) | ast.GeneratorExp(elt=item)):
+            return _is_awaitable(item, scan)
+        case ast.Call(func=ast.Name(id=word)):
+            return word not in scan.bound or (word in scan.coroutines and scan.bound[word] == 1)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=word))):
+            return word not in scan.bound
+        case _:
+            return False
 
 
 # Modules that we add to the sandbox
@@ -300,9 +345,10 @@ def prepare(scan: CodeScan, names: ScriptNames) -> PreparedCode:
     if scan.tree is None:
         return PreparedCode(code=scan.code)
     imports = ImportRewriter(scan, names)
-    edits = [*imports.edits, *idiom_edits(scan)]
+    awaits = [*await_edits(scan)]
+    edits = [*imports.edits, *idiom_edits(scan), *awaits]
     final = CodeScan(edited(scan.code, edits)) if edits else scan
-    first = prelude(imports.library) if imports.library else ""
+    first = (prelude(imports.library) if imports.library else "") + (TOLERANT if awaits else "")
     return PreparedCode(
         code=final.code,
         prelude=first + "".join(imports.native),
