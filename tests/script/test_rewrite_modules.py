@@ -61,4 +61,4 @@ def test_public_names():
 def test_the_same_prelude_for_one_module_by_any_of_its_names():
     assert prelude(["urllib"]) == prelude(["urllib.parse"]) == prelude(["urllib.parse", "urllib"])
     assert prelude([]) == ""
-    assert prelude(["uuid", "string"]) == prelude(["string", "uuid", "uuid"])
+    assert prelude(["heapq", "string"]) == prelude(["string", "heapq", "heapq"])
