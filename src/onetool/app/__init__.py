@@ -22,6 +22,8 @@ requirements    what tools of bundles need: secrets, and hosts that have to be a
 grants          gives tools what they need: hosts that they may call, and secrets
 config_lint     finds keys of a config that have no effect
 
+operations      everything that one can ask of an app, for REST and the command line
+
 access          whether a server needs a credential, and the known tokens
 own_server      the entry that an MCP client needs to call or start this server
 token_admin     adds, lists and revokes named tokens

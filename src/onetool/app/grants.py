@@ -129,6 +129,21 @@ def _reload_settings(app: App) -> None:
         raise GrantRefusedError("config_unchanged", f"Nothing was changed: {why}") from None
 
 
+def target_of(app: App) -> ConfigTarget:
+    """Return the config to change: the one in use, or the user's own. Raises ConfigUnchangedError, ConfigError.
+
+    A project's config is looked up again, because the project may no longer be trusted; if so, it is not changed.
+    """
+    file = app.config.path
+    named = None if file is None or app.config.whose == "project" else str(file)
+    target = ConfigTarget(named, new=user_config())
+    if file is not None and target.file.absolute() != file.absolute():
+        raise ConfigUnchangedError(
+            f"The config is now {target.file} instead of {file}. Reload the server and try again."
+        )
+    return target
+
+
 def load_written(app: App, file: Path, *, settings_only: bool = False) -> None:
     """Load a changed file. Raises GrantRefusedError if it can't be used."""
     try:

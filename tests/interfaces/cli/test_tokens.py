@@ -190,7 +190,7 @@ def test_mistakes_are_told_before_anything_is_stored(folder):
         (["a|b"], "is not a name"),
         (["ci", "--rate", "many"], "600/min"),
         (["ci", "--expires", "soon"], "2027-01-01"),
-        (["ci", "--role", "root"], "'call', 'edit', 'admin'"),
+        (["ci", "--role", "root"], "'admin', 'call', 'edit'"),
         (["ci", "--tools", " , "], "Must not be empty"),
         (["ci", "--tools", "a b"], "is neither a tool name"),
     ):

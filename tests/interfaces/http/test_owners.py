@@ -434,6 +434,7 @@ SHARED = {
     "GET /servers/{server}", "PUT /servers/{server}", "DELETE /servers/{server}", "GET /servers/{server}/definition",
     "GET /servers/{server}/offers", "POST /servers", "GET /servers/found", "POST /servers/import",
     "GET /servers/{server}/logs", "GET /check", "GET /trust", "GET /audit", "GET /ask/models",
+    "GET /hosts", "DELETE /hosts/{host}",
     "GET /ask/models/{provider}", "GET /secrets", "GET /tools/clients",
     "PUT /hosts/{host}", "PUT /secrets/{secret}", "GET /tokens", "POST /tokens", "DELETE /tokens/{token}",
     "POST /ask/calls", "OPTIONS /mcp", "OPTIONS /call", "GET /status", "GET /openapi.json", "GET /metrics",

@@ -19,10 +19,11 @@ from onetool.interfaces.rest import ASK_PATH as ASK
 from onetool.interfaces.rest import ROOTS
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.ask_body import PROVIDER_STATUS, STATUS_OF_REASON
+from onetool.interfaces.rest.insight import UsageQuery
 from onetool.interfaces.rest.openapi import TABLES, describe_routes
 from onetool.interfaces.rest.openapi_schemas import NAMED, PUBLIC_NAMES
 from onetool.interfaces.rest.problem import STATUS_OF_ERROR
-from onetool.interfaces.rest.query import DAYS
+from onetool.interfaces.rest.query import query_fields
 from onetool.interfaces.rest.request import RestResponse
 from onetool.interfaces.rest.route import BUNDLE, TOOL, RestRoute
 from onetool.interfaces.rest.routing import API_ROUTES, RouteTable
@@ -66,14 +67,14 @@ class Greeting(msgspec.Struct):
 
 def test_a_route_is_declared_at_its_handler_and_nowhere_else():
     @RestRoute(
-        "GET", "/tools/greetings/{handle}", "Greetings", role="edit", query=(DAYS,), gives=Greeting, errors=(404,)
+        "GET", "/tools/greetings/{handle}", "Greetings", role="edit", query=UsageQuery, gives=Greeting, errors=(404,)
     )
     async def get_greeting(request):
         """Get a greeting.
 
         A friendly one.
         """
-        return RestResponse(200, msgspec.json.encode(Greeting(f"{request.path[0]} {request.query['days']}")))
+        return RestResponse(200, msgspec.json.encode(Greeting(f"{request.path[0]} {request.query.days}")))
 
     @RestRoute("GET", "/tools/greetings/best", "Greetings")
     async def get_best_greeting(request):
@@ -117,7 +118,7 @@ def test_every_parameter_is_described(document):
         assert [one["name"] for one in item["parameters"]] == re.findall(r"{(\w+)}", place.path)
         for method, route in place.methods.items():
             told = [one["name"] for one in item[method.lower()]["parameters"] if one["in"] == "query"]
-            assert told == [one.name for one in route.query]
+            assert told == list(query_fields(route.query) if route.query else ())
 
 
 def test_every_reference_leads_somewhere_and_every_schema_is_one(document):

@@ -7,9 +7,9 @@ from interfaces.rest.served import TOKEN, Api, problem, sign_in_as_admin
 from interfaces.rest.test_openapi import checker
 from interfaces.rest.test_run import run
 
+from onetool.app.operations.fields import PER_PAGE
 from onetool.core.principal import LOCAL_CALLER
 from onetool.database.sqlite import SqliteDatabase
-from onetool.interfaces.rest.query import PER_PAGE
 from onetool.services.results.store import ResultStore
 
 

@@ -5,17 +5,19 @@ from functools import partial
 from pathlib import Path
 
 import click
-from msgspec import to_builtins
 
+from onetool.app.operations.auth import secret_name
 from onetool.config import load_secrets
 from onetool.config.include import SECRETS_IN_CONFIG, HostBoundSecret, check_kept, is_in_config
-from onetool.core.model_providers import PROVIDERS, key_name
+from onetool.core.model_providers import PROVIDERS
 from onetool.core.text import or_rather
-from onetool.interfaces.cli.options import config_option, data_options, find_here
-from onetool.interfaces.cli.output import print_json, print_table, tell_running_servers, wants_json, warn_if_short
+from onetool.interfaces.cli.operations import add_to
+from onetool.interfaces.cli.options import config_option, find_here
+from onetool.interfaces.cli.output import tell_running_servers, warn_if_short
 from onetool.interfaces.cli.trust import renew_trust
-from onetool.services.secret_file import NAME, drop_secret, put_secret
+from onetool.services.secret_file import put_secret
 from onetool.services.secrets import KEYRING_SERVICE, Secret, Secrets, load_keyring
+from onetool.sources.bundles.errors import InvalidError
 
 
 def _hosts(_ctx: click.Context, _param: click.Parameter, hosts: tuple[str, ...]) -> tuple[str, ...]:
@@ -55,7 +57,7 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
     """
     if in_keyring and hosts:
         raise click.UsageError("The keyring can't store hosts: leave out --keyring or --host.")
-    secret = _secret_name(name, is_own)
+    secret = _named(name, is_own)
     known, file = _secrets(ctx)
     if not (secret.isupper() or is_own or hosts or known.where(secret) or is_in_config(find_here(ctx).config, secret)):
         raise click.BadParameter(
@@ -92,44 +94,11 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
     tell_running_servers(file)
 
 
-@auth.command("list")
-@data_options
-def list_secrets(ctx: click.Context, as_json: bool) -> None:
-    """List secrets, their sources and the hosts that they are bound to, but not their values."""
-    from onetool.app.grants import secret_rows  # it loads HTTP, which the other commands don't need
-
-    rows = secret_rows(load_secrets(find_here(ctx)))
-    if wants_json(as_json):
-        print_json([{key: value for key, value in to_builtins(row).items() if key != "use"} for row in rows])
-        return
-    cells = [(row.name, row.provider, row.source or "—", ", ".join(row.hosts) or "—") for row in rows]
-    print_table("Secrets", ("name", "provider", "stored in", "bound to"), cells)
-
-
-@auth.command()
-@click.argument("name")
-@config_option
-def remove(ctx: click.Context, name: str) -> None:
-    """Remove a secret."""
-    secret = _secret_name(name)
-    _, file = _secrets(ctx)
+def _named(name: str, is_own: bool) -> str:
     try:
-        gone = drop_secret(file, secret, partial(check_kept, secret, None)) | _drop_from_keyring(secret)
-    except (OSError, ValueError) as error:
-        raise click.ClickException(f"Can't write {file}: {error}") from None
-    if not gone:
-        raise click.ClickException(f"{secret} is stored neither in {file} nor in the keyring.")
-    click.echo(f"Removed {secret}.", err=True)
-
-
-def _secret_name(name: str, is_own: bool = False) -> str:
-    if name.lower() in PROVIDERS and not is_own:
-        return key_name(name)
-    if not NAME.fullmatch(name):
-        raise click.BadParameter(
-            f"{name!r} is neither a provider ({', '.join(PROVIDERS)}) nor a name like BRAVE_API_KEY."
-        )
-    return name
+        return secret_name(name, is_own)
+    except InvalidError as error:
+        raise click.BadParameter(f"{error.what}.") from None
 
 
 def _secrets(ctx: click.Context) -> tuple[Secrets, Path]:
@@ -151,12 +120,4 @@ def _put_into_keyring(secret: str, value: str) -> None:
         raise click.ClickException(f"The system's keyring refused it ({type(error).__name__}). {hint}") from None
 
 
-def _drop_from_keyring(secret: str) -> bool:
-    keyring = load_keyring()
-    if keyring is None:
-        return False
-    try:
-        keyring.delete_password(KEYRING_SERVICE, secret)
-    except Exception:  # noqa: BLE001 - not there, locked, or no keyring at all
-        return False
-    return True
+add_to(auth)

@@ -21,7 +21,7 @@ servers        MCP servers: state, log, approval
 server_edit    changing a server in the config: enable, edit, rename, remove
 server_import  adding servers to the config, also from other clients
 checks         problems of the config, and trust in a project
-grants         hosts and secrets for tools, and tokens for callers
+operations     the routes of `app/operations`
 events         the ASGI apps at /events and /status
 
 ask_app        the ASGI app at /ask

@@ -34,7 +34,7 @@ from onetool.interfaces.rest.problem import (
     rate_limit_headers,
     role_error,
 )
-from onetool.interfaces.rest.query import percent_decoded, read_query
+from onetool.interfaces.rest.query import percent_decoded, read_query, wrong_part
 from onetool.interfaces.rest.request import (
     SENT_BODY,
     SOURCE,
@@ -49,6 +49,7 @@ from onetool.interfaces.rest.request import (
 from onetool.interfaces.rest.route import EVENT_STREAM, RestRoute
 from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, audited
 from onetool.services.audit import AuditKind, AuditUnavailableError
+from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.rate_limits import NOTE
 
 if TYPE_CHECKING:
@@ -100,11 +101,12 @@ class RestApp:
             raise role_error(principal, role, scope["method"])
         if kind is not None:
             await self._begin(kind, what)
-        raw, known = scope["query_string"], found.route.query
-        query = read_query(raw, known) if raw or known else {}
-        return await found.route.handler(
-            RestRequest(self._context, found.path, query, scope[HEAD], scope, receive, send)
-        )
+        query = read_query(scope["query_string"], found.route.query)
+        request = RestRequest(self._context, found.path, query, scope[HEAD], scope, receive, send)
+        try:
+            return await found.route.handler(request)
+        except InvalidError as error:
+            raise wrong_part(error, found.route) from None
 
     async def _begin(self, kind: AuditKind, what: str) -> None:
         try:
@@ -147,8 +149,8 @@ class CallApp(RestApp):
         name = _tool_name(scope["raw_path"])
         if scope["method"] == "OPTIONS":
             return RestResponse(204, headers=((b"allow", ", ".join(CALL_METHODS).encode()),))
-        read_query(scope["query_string"], ())
-        request = RestRequest(self._context, (name,), {}, scope[HEAD], scope, receive, send)
+        read_query(scope["query_string"], None)
+        request = RestRequest(self._context, (name,), None, scope[HEAD], scope, receive, send)
         call = ToolCall(new_id(), name, await _read_args(request), SOURCE)
         return await answer_call(request, call, bare_value, args_at="")
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from onetool.app.operations.fields import Pages, Query
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Assistant, Call, Result, SessionMessage, Usage, User, UserCall, unmark
 from onetool.ask.sessions import SessionInfo, Transcript
@@ -25,7 +26,6 @@ from onetool.interfaces.rest.ask_body import OF_DATABASE, STATUS_OF_REASON, in_c
 from onetool.interfaces.rest.handlers import page_token, read_page_token
 from onetool.interfaces.rest.invoke import ARGS_AT, refuse_unrun
 from onetool.interfaces.rest.problem import RETRY_S, RestError, rate_limit_headers
-from onetool.interfaces.rest.query import PAGE_SIZE, PAGE_TOKEN, QueryParameter, one_of
 from onetool.interfaces.rest.request import NO_CONTENT, SOURCE, RestRequest, RestResponse
 from onetool.interfaces.rest.route import RestRoute
 from onetool.sources.bundles.errors import invalid_at
@@ -216,11 +216,11 @@ class SessionTitle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-@RestRoute("GET", SESSIONS, "Questions", query=(PAGE_SIZE, PAGE_TOKEN), gives=SessionPage)
+@RestRoute("GET", SESSIONS, "Questions", query=Pages, gives=SessionPage)
 def list_sessions(request: RestRequest) -> RestResponse:
     """List the caller's conversations, newest first."""
     before = read_page_token(request, ListPlace)
-    found, end = request.context.app.sessions.page(before, request.query["pageSize"])
+    found, end = request.context.app.sessions.page(before, request.query.page_size)
     page = SessionPage(
         sessions=tuple(SessionListItem(**_summary(one)) for one in found), next_page_token=page_token(request, end)
     )
@@ -267,25 +267,27 @@ def delete_session(request: RestRequest) -> RestResponse:
     return NO_CONTENT
 
 
-FORMAT = QueryParameter(
-    "format",
-    one_of((MARKDOWN, JSON), f"must be {MARKDOWN} or {JSON}"),
-    "The format, instead of the header `Accept`. Default: Markdown.",
-)
+class ExportQuery(Query, frozen=True):
+    """The format of an export."""
+
+    format: Annotated[
+        Literal["markdown", "json"] | None,
+        Meta(description="The format, instead of the header `Accept`. Default: Markdown."),
+    ] = None
 
 
 @RestRoute(
     "GET",
     f"{SESSION}/export",
     "Questions",
-    query=(FORMAT,),
+    query=ExportQuery,
     gives=SessionDocument,
     sends=("text/markdown",),
     errors=(404,),
 )
 def export_session(request: RestRequest) -> RestResponse:
     """Export a whole conversation."""
-    form = request.query["format"]
+    form = request.query.format
     if form is None:
         weights = read_weights(request.headers.get(b"accept", b""))
         form = JSON if weights.get("application/json", 0.0) > weights.get("text/markdown", 0.0) else MARKDOWN

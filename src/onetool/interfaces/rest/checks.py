@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from onetool.app.database_state import is_reached
+from onetool.app.operations.fields import DryRun
 from onetool.config.file_checks import require_ownership
 from onetool.config.find import FOLDER, NAME, own_folder, trust_store, user_home
 from onetool.config.reach import reach_of
@@ -26,7 +27,6 @@ from onetool.database.migrations import missing
 from onetool.http.asgi import encode
 from onetool.interfaces.rest.imports import reloaded
 from onetool.interfaces.rest.problem import RestError
-from onetool.interfaces.rest.query import DRY_RUN
 from onetool.interfaces.rest.request import RestRequest, RestResponse
 from onetool.interfaces.rest.route import RestRoute
 from onetool.interfaces.rest.servers import changed_error, digest_of
@@ -192,7 +192,7 @@ class TrustRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "/tools/trust",
     "Servers",
     role="admin",
-    query=(DRY_RUN,),
+    query=DryRun,
     takes=TrustRequest,
     example={"folder": "/home/me/project"},
     gives="TrustReport",
@@ -203,7 +203,7 @@ def trust_folder(request: RestRequest, asked: TrustRequest) -> RestResponse:
 
     With the `digest` of a dry run, a folder that has changed since is refused with 409. No tool can call this.
     """
-    app, dry_run = request.context.app, request.query["dryRun"]
+    app, dry_run = request.context.app, request.query.dry_run
     request.scope["admission"].task = None  # the new config may not know this caller; answer nevertheless
     folder = _folder(asked.folder)
     try:

@@ -134,7 +134,7 @@ class EventsApp(RestApp):
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
         refuse_tools(scope)
-        read_query(scope["query_string"], ())
+        read_query(scope["query_string"], None)
         if not wants_events(scope[HEAD].get(b"accept", b"")):
             message = f"{EVENTS_PATH} is a stream of events: send `Accept: {EVENT_STREAM}`."
             raise RestError(406, "not_acceptable", message, part="header", pointer="/Accept")
@@ -286,7 +286,7 @@ class StatusApp(RestApp):
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
         refuse_tools(scope)
-        read_query(scope["query_string"], ())
+        read_query(scope["query_string"], None)
         return RestResponse(200, encode(await asyncio.to_thread(self._report, scope)))
 
     def _report(self, scope: Scope) -> StatusReport:

@@ -6,28 +6,30 @@ be forged, and is valid only for the same query.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
+from onetool.app.operations.fields import (
+    MAX_IN_LIST,
+    MAX_PER_PAGE,
+    PER_PAGE,
+    SPLIT,
+    BundleIds,
+    IncludeDisabled,
+    Pages,
+    PageToken,
+    Query,
+    Search,
+)
 from onetool.core.signed import sign, verify
 from onetool.core.work import run_in_thread
 from onetool.http.asgi import encode
 from onetool.interfaces.rest.problem import RestError
-from onetool.interfaces.rest.query import (
-    BUNDLE_IDS,
-    INCLUDE_DISABLED,
-    OF_BUNDLES,
-    OF_TOOLS,
-    PAGE_SIZE,
-    PAGE_TOKEN,
-    RECOMMENDED_PAGE_SIZE,
-    TAGS,
-    Q,
-    picked,
-)
+from onetool.interfaces.rest.query import BUNDLE_FIELDS, TOOL_FIELDS, check_fields, fields_of, picked
 from onetool.interfaces.rest.request import (
     ANY,
     NO_CONTENT,
@@ -44,24 +46,33 @@ from onetool.interfaces.rest.route import BUNDLE, TOOL, RestRoute
 from onetool.sources.bundles.editing import VersionSwitches, switch_versions
 from onetool.sources.bundles.errors import ConflictError, OutdatedError
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
+from onetool.sources.bundles.names import check_id
 from onetool.sources.bundles.queries import ListQuery, Rank
 
 T = TypeVar("T")
 MAX_TOKEN = 4096
-_UNBOUND = ("pageToken", "pageSize", "recommendedPageSize")
+_UNBOUND = ("page_token", "page_size", "recommended_page_size")
 
 ReadMore = Callable[[Any, int], tuple[list[dict[str, Any]], Any]]
 """Reads items from a position: (position, count) -> (items, next position)."""
 
 
 async def list_page(
-    request: RestRequest, name: str, size: int, more: ReadMore, position_type: type[Any] = str
+    request: RestRequest,
+    name: str,
+    known: Collection[str],
+    size: int,
+    more: ReadMore,
+    position_type: type[Any] = str,
 ) -> RestResponse:
     """Respond with one page of a list. The token is null on the last page."""
 
+    fields = request.query.fields
+    check_fields(fields, known)
+
     def build() -> RestResponse:
         things, end = more(read_page_token(request, position_type), size)
-        rows = picked([request.context.clean_examples(thing) for thing in things], request.query["fields"])
+        rows = picked([request.context.clean_examples(thing) for thing in things], fields)
         return list_response(request.headers, encode({name: rows, "nextPageToken": page_token(request, end)}))
 
     return await asyncio.to_thread(build)
@@ -76,7 +87,7 @@ def page_token(request: RestRequest, position: Any) -> str | None:
 
 def read_page_token(request: RestRequest, position_type: type[T]) -> T | None:
     """Return the position in a request's token. Raises RestError for a token of another query or version."""
-    if (token := request.query["pageToken"]) is None:
+    if (token := request.query.page_token) is None:
         return None
     data = verify(request.context.bundles.key(), token, _bound(request)) if len(token) <= MAX_TOKEN else None
     try:
@@ -92,13 +103,28 @@ def bad_page_token() -> RestError:
 
 def _bound(request: RestRequest) -> bytes:
     """Return the route and query that a token is bound to. The order of tags does not matter."""
-    given = {name: value for name, value in request.query.items() if name not in _UNBOUND}
-    bound = {name: sorted(value) if isinstance(value, tuple) else value for name, value in given.items()}
+    given = msgspec.structs.asdict(request.query).items()
+    bound = {
+        name: sorted(value) if isinstance(value, tuple) else value for name, value in given if name not in _UNBOUND
+    }
     valid_for = msgspec.json.encode([request.scope["path"], bound], order="deterministic")
     return b"page:%d:" % len(valid_for) + valid_for
 
 
 # Bundles
+
+
+class BundleQuery(Pages, frozen=True):
+    """The bundles that are listed."""
+
+    bundle_ids: BundleIds = msgspec.field(default=(), name="bundleIDs")
+    include_disabled: IncludeDisabled = False
+    fields: Annotated[tuple[str, ...] | None, fields_of(BUNDLE_FIELDS)] = None
+
+
+def _ids(given: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(check_id(one, "/bundleIDs") for one in given)
+
 
 EXAMPLE_BUNDLE = {"slug": "weather", "displayName": "Weather", "description": "Forecasts.", "isEnabled": True}
 EXAMPLE_SWITCH = {"isEnabled": False}
@@ -108,7 +134,7 @@ EXAMPLE_SWITCH = {"isEnabled": False}
     "GET",
     "/tools/bundles",
     "Bundles",
-    query=(BUNDLE_IDS, INCLUDE_DISABLED, PAGE_SIZE, PAGE_TOKEN, OF_BUNDLES),
+    query=BundleQuery,
     gives="BundlePage",
     etag=True,
     for_tools=True,
@@ -116,11 +142,12 @@ EXAMPLE_SWITCH = {"isEnabled": False}
 async def list_bundles(request: RestRequest) -> RestResponse:
     """List bundles."""
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
-    chosen = ListQuery(bundle_ids=query["bundleIDs"], include_disabled=query["includeDisabled"])
+    chosen = ListQuery(bundle_ids=_ids(query.bundle_ids), include_disabled=query.include_disabled)
     return await list_page(
         request,
         "bundles",
-        query["pageSize"],
+        BUNDLE_FIELDS,
+        query.page_size,
         lambda position, size: service.bundles(replace(chosen, after=position, limit=size), visibility),
     )
 
@@ -187,6 +214,37 @@ def delete_bundle(request: RestRequest) -> RestResponse:
 
 # Tools
 
+Fields = Annotated[tuple[str, ...] | None, fields_of(TOOL_FIELDS)]
+
+
+class ToolQuery(Query, frozen=True):
+    """The tools that are listed."""
+
+    tags: Annotated[
+        tuple[str, ...],
+        Meta(
+            max_length=MAX_IN_LIST,
+            description="Tools with any of these tags: `tags=a&tags=b` or `tags=a,b`.",
+            extra=SPLIT,
+        ),
+    ] = ()
+    bundle_ids: BundleIds = msgspec.field(default=(), name="bundleIDs")
+    include_disabled: IncludeDisabled = False
+    recommended_page_size: Annotated[
+        int, Meta(ge=1, description=f"Maximum number of items. More than {MAX_PER_PAGE} means {MAX_PER_PAGE}.")
+    ] = PER_PAGE
+    page_token: PageToken = None
+    fields: Fields = None
+
+
+class SearchQuery(Pages, frozen=True):
+    """The tools that are searched."""
+
+    q: Search = ""
+    include_disabled: IncludeDisabled = False
+    fields: Fields = None
+
+
 EXAMPLE_TOOL: dict[str, Any] = {
     "type": "http",
     "displayName": "Forecast",
@@ -212,7 +270,7 @@ EXAMPLE_TOOL: dict[str, Any] = {
     "GET",
     "/tools/tools",
     "Lists",
-    query=(TAGS, BUNDLE_IDS, INCLUDE_DISABLED, RECOMMENDED_PAGE_SIZE, PAGE_TOKEN, OF_TOOLS),
+    query=ToolQuery,
     gives="ToolPage",
     etag=True,
     for_tools=True,
@@ -221,11 +279,12 @@ async def list_tools(request: RestRequest) -> RestResponse:
     """List tools of all bundles."""
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
     await service.keep_in_step()  # the name of a tool in code depends on other tools
-    chosen = ListQuery(query["tags"], query["bundleIDs"], query["includeDisabled"])
+    chosen = ListQuery(query.tags, _ids(query.bundle_ids), query.include_disabled)
     return await list_page(
         request,
         "tools",
-        query["recommendedPageSize"],
+        TOOL_FIELDS,
+        min(query.recommended_page_size, MAX_PER_PAGE),
         lambda position, count: service.tools(replace(chosen, after=position, limit=count), visibility),
     )
 
@@ -234,7 +293,7 @@ async def list_tools(request: RestRequest) -> RestResponse:
     "GET",
     "/tools/tools/search",
     "Lists",
-    query=(Q, INCLUDE_DISABLED, PAGE_SIZE, PAGE_TOKEN, OF_TOOLS),
+    query=SearchQuery,
     gives="ToolPage",
     etag=True,
     for_tools=True,
@@ -246,11 +305,12 @@ async def search_tools(request: RestRequest) -> RestResponse:
     """
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
     await service.keep_in_step()  # the name of a tool in code depends on other tools
-    chosen = (query["q"], query["includeDisabled"])
+    chosen = (query.q, query.include_disabled)
     return await list_page(
         request,
         "tools",
-        query["pageSize"],
+        TOOL_FIELDS,
+        query.page_size,
         lambda position, count: service.search(*chosen, position, count, visibility),
         Rank,
     )

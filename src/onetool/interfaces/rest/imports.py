@@ -17,16 +17,16 @@ from msgspec import Meta
 from onetool.app.bundles import live_bundle
 from onetool.app.findings import requirements_of
 from onetool.app.grants import check_new_secret
+from onetool.app.operations.fields import DryRun, Texts, Url
 from onetool.core.errors import ConfigError
 from onetool.core.work import run_in_thread
 from onetool.http.asgi import JSON, encode, read_body
 from onetool.interfaces.rest.problem import RestError
-from onetool.interfaces.rest.query import AS, BASE_URL, DRY_RUN, ONLY, OPERATION, TAG, TOKEN, URL
 from onetool.interfaces.rest.request import SENT_BODY, RestRequest, RestResponse, etag, is_known, parse_json
 from onetool.interfaces.rest.route import BUNDLE, RestRoute
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, invalid_at
 from onetool.sources.bundles.model import Tool, shown
-from onetool.sources.bundles.names import Slug, Version
+from onetool.sources.bundles.names import Slug, Version, check_slug
 from onetool.sources.bundles.queries import Visibility
 from onetool.sources.bundles.validation import converted
 
@@ -43,6 +43,37 @@ class ArchiveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A ZIP archive in Base64, for clients that can send only JSON."""
 
     archive: Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64", "pattern": BASE64})]
+
+
+class ArchiveQuery(DryRun, frozen=True):
+    """The options of an import of a bundle."""
+
+    slug: Annotated[Slug | None, Meta(description="The slug of the bundle, instead of its own.")] = msgspec.field(
+        default=None, name="as"
+    )
+
+
+class OpenapiQuery(ArchiveQuery, frozen=True):
+    """The options of an import of an OpenAPI document."""
+
+    base_url: Annotated[Url | None, Meta(description="The address of the API, if the document has none.")] = None
+    token: Annotated[bool, Meta(description="Send a bearer token if the document doesn't mention authentication.")] = (
+        False
+    )
+    url: Annotated[
+        Url | None, Meta(description="The address of the document, on an allowed host; then the body is `{}`.")
+    ] = None
+    only: Annotated[
+        Texts, Meta(description="Only operations whose path (`/users/*`) or tool name (`list-*`) matches.")
+    ] = ()
+    tag: Annotated[Texts, Meta(description="Only operations with one of these tags.")] = ()
+    operation: Annotated[
+        Texts,
+        Meta(
+            description="Only these operations: an operationId, or a method and a path.",
+            examples=[["GET /users/{id}"]],
+        ),
+    ] = ()
 
 
 class CurlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,7 +94,7 @@ class CurlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "/tools/imports/zip",
     "Imports",
     role="edit",
-    query=(AS, DRY_RUN),
+    query=ArchiveQuery,
     takes=ArchiveRequest,
     example={"archive": "UEsDBA=="},
     media=(ZIP,),
@@ -84,7 +115,7 @@ async def import_zip(request: RestRequest) -> RestResponse | None:
         archive = _decode_archive(data) if is_json and not data.startswith(b"PK") else data
         if not archive.startswith(b"PK"):
             raise InvalidError("the body is not a ZIP archive; `onetool bundles export` makes one", "")
-        return _import(request, archive, ImportOptions(request.query["as"]))
+        return _import(request, archive, ImportOptions(_slug(request.query.slug)))
 
     return await request.work(run_in_thread(work))
 
@@ -102,7 +133,7 @@ def _decode_archive(data: bytes) -> bytes:
     "/tools/imports/openapi",
     "Imports",
     role="edit",
-    query=(AS, BASE_URL, TOKEN, URL, ONLY, TAG, OPERATION, DRY_RUN),
+    query=OpenapiQuery,
     takes=dict,
     example={
         "openapi": "3.1.0",
@@ -125,20 +156,20 @@ async def import_openapi(request: RestRequest) -> RestResponse | None:
 
     query = request.query
     data = await _body(request, (JSON, YAML))
-    if url := query["url"]:
+    if url := _http_url(query.url, "/url"):
         if data.strip() not in (b"", b"{}"):
             raise InvalidError("send either the document or url=, not both", "")
         data = await fetch_document(request.context.app, url)
     if data.startswith(b"PK"):
         raise InvalidError("this is a ZIP archive: send it to /tools/imports/zip", "")
     options = ImportOptions(
-        slug=query["as"],
-        base_url=query["baseUrl"],
+        slug=_slug(query.slug),
+        base_url=_http_url(query.base_url, "/baseUrl"),
         document_url=url,
-        token=query["token"],
-        only=query["only"],
-        tag=query["tag"],
-        operation=query["operation"],
+        token=query.token,
+        only=query.only,
+        tag=query.tag,
+        operation=query.operation,
     )
     return await request.work(run_in_thread(_import, request, data, options))
 
@@ -148,7 +179,7 @@ async def import_openapi(request: RestRequest) -> RestResponse | None:
     "/tools/imports/curl",
     "Imports",
     role="edit",
-    query=(DRY_RUN,),
+    query=DryRun,
     takes=CurlRequest,
     example={"command": "curl https://api.example.com/v1/forecast?city=Oslo", "bundle": "weather", "tool": "forecast"},
     gives="ImportReport",
@@ -163,10 +194,20 @@ async def import_curl(request: RestRequest, asked: CurlRequest) -> RestResponse 
     return await request.work(run_in_thread(_import_curl, request, asked))
 
 
+def _slug(text: str | None) -> str | None:
+    return None if text is None else check_slug(text, "/as")
+
+
+def _http_url(text: str | None, pointer: str) -> str | None:
+    if text is not None and not text.lower().startswith(("http://", "https://")):
+        raise invalid_at(pointer, "expected a URL of http or https")
+    return text
+
+
 def _import_curl(request: RestRequest, asked: CurlRequest) -> RestResponse:
     from onetool.app.bundle_import import SecretsNotKeptError, assemble, read_curl, secrets_stored
 
-    app, dry_run = request.context.app, request.query["dryRun"]
+    app, dry_run = request.context.app, request.query.dry_run
     known = app.config.secrets
     found = read_curl(asked.command, asked.tool, asked.description, known, reuse=False, names=asked.secrets)
     content, secrets = found.tool, found.secrets
@@ -243,7 +284,7 @@ def _export(request: RestRequest, visibility: Visibility) -> RestResponse:
 def _import(request: RestRequest, data: bytes, options: "ImportOptions") -> RestResponse:
     from onetool.app.bundle_import import name_taken, read_import, store_import
 
-    app, dry_run = request.context.app, request.query["dryRun"]
+    app, dry_run = request.context.app, request.query.dry_run
     arrival = read_import(app, data, options)
     plan = arrival.plan
     if plan.refused:

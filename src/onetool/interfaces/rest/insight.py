@@ -5,51 +5,63 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from heapq import merge
 from itertools import islice
+from time import time
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from onetool.app.operations.fields import PER_PAGE, Pages, PageToken, Query, Search, ToolName, Words
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import owners, stats_caller
 from onetool.http.asgi import encode, read_weights
 from onetool.http.files import ANY_BYTES, stored_file
 from onetool.interfaces.rest.handlers import bad_page_token, page_token, read_page_token
 from onetool.interfaces.rest.problem import RestError, database_problem, role_error
-from onetool.interfaces.rest.query import (
-    CALLER,
-    CLIENT,
-    COLUMN,
-    DAYS,
-    FROM,
-    KIND,
-    LIMIT,
-    OUTCOME,
-    PAGE_SIZE,
-    PAGE_TOKEN,
-    PER_PAGE,
-    REQUEST,
-    SINCE,
-    SOURCE,
-    TOOL_NAME,
-    UNTIL,
-    WHO,
-    Q,
-)
 from onetool.interfaces.rest.request import NO_CONTENT, RestRequest, RestResponse
 from onetool.interfaces.rest.route import TOOL, RestRoute
-from onetool.services.audit import AuditRecord
-from onetool.services.audit.record import AuditFilter, AuditPosition
+from onetool.services.audit import AuditKind, AuditRecord
+from onetool.services.audit.record import AuditFilter, AuditPosition, read_moment
 from onetool.services.results import HandleNotFoundError, ResultExpiredError, ResultTooLargeError
 from onetool.services.results.paging import BadQueryError
 from onetool.services.stats.summary import iso
 from onetool.services.stats.usage import NOT_COUNTED, StatsFilter, StatsOverview, ToolUsage
+from onetool.sources.bundles.errors import invalid_at
+
+Moment = Annotated[
+    str | None,
+    Meta(
+        description="A date, or a duration before now.",
+        examples=["2h"],
+        extra_json_schema={
+            "pattern": "^([0-9]{1,6}[smhdw]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))$",
+        },
+    ),
+]
 
 # Usage counts
 
 
-@RestRoute("GET", f"{TOOL}/usage", "Tools", query=(DAYS,), gives=ToolUsage, errors=(404,))
+class UsageQuery(Query, frozen=True):
+    """The days that are counted."""
+
+    days: Annotated[int, Meta(ge=1, le=366, description="The number of days until now.")] = 30
+
+
+class StatsQuery(UsageQuery, frozen=True):
+    """The calls that are counted."""
+
+    tool: ToolName = None
+    source: Annotated[Words | None, Meta(description="Only calls through this interface.")] = None
+    client: Annotated[Words | None, Meta(description="Only calls of this client.")] = None
+    caller: Annotated[
+        Words | None,
+        Meta(description="Only for admins: calls of this token or `iss|sub`; empty: of `http.token`."),
+    ] = None
+
+
+@RestRoute("GET", f"{TOOL}/usage", "Tools", query=UsageQuery, gives=ToolUsage, errors=(404,))
 async def get_usage(request: RestRequest) -> RestResponse:
     """Get the usage of a tool: calls, errors and durations.
 
@@ -62,35 +74,35 @@ async def get_usage(request: RestRequest) -> RestResponse:
     def read() -> ToolUsage:
         names = context.bundles.counted_names(*request.path, visibility=visibility)
         stats = context.app.runtime.stats
-        return NOT_COUNTED if stats is None else stats.usage(names, request.query["days"], stats_caller())
+        return NOT_COUNTED if stats is None else stats.usage(names, request.query.days, stats_caller())
 
     with _stats_errors():
         return context.response(await asyncio.to_thread(read))
 
 
-@RestRoute("GET", "/stats", "Server", query=(DAYS, TOOL_NAME, SOURCE, CLIENT, CALLER), gives=StatsOverview)
+@RestRoute("GET", "/stats", "Server", query=StatsQuery, gives=StatsOverview)
 async def get_stats(request: RestRequest) -> RestResponse:
     """Get the usage of all tools: calls, errors and durations.
 
     Like `getUsage`, for all tools; under an allow-list, only for tools that lists show.
     """
     context, query = request.context, request.query
-    caller = stats_caller(query["caller"])
-    if query["caller"] not in (None, caller):
+    caller = stats_caller(query.caller)
+    if query.caller not in (None, caller):
         raise role_error(context.principal, "admin")
     await context.app.catalog.refresh(at_once=True)
 
     def read() -> StatsOverview:
         if (counted := context.app.runtime.stats) is None:
             return StatsOverview(enabled=False)
-        tool = None if query["tool"] is None else context.app.catalog.real_name(query["tool"])
+        tool = None if query.tool is None else context.app.catalog.real_name(query.tool)
         allowed = None if context.may_change else context.allowed
         return counted.overview(
             StatsFilter(
-                days=query["days"],
+                days=query.days,
                 tool=tool,
-                source=query["source"],
-                client=query["client"],
+                source=query.source,
+                client=query.client,
                 caller=caller,
                 allowed=allowed,
             )
@@ -113,6 +125,32 @@ def _stats_errors() -> Iterator[None]:
 # The audit log
 
 
+class AuditQuery(Pages, frozen=True):
+    """The records that are listed."""
+
+    since: Moment = None
+    until: Moment = None
+    who: Annotated[Words | None, Meta(description="Only records of this token or user.")] = None
+    kind: Annotated[AuditKind | None, Meta(description="Only lines of this kind.")] = None
+    tool: ToolName = None
+    outcome: Annotated[
+        Words | None,
+        Meta(description="ok, error, the code or reason of an error, or a status.", examples=["error"]),
+    ] = None
+    request: Annotated[
+        Words | None, Meta(description="A request id, from X-Request-Id or a log line, or a trace id.")
+    ] = None
+
+
+def _moment(text: str | None, pointer: str) -> float | None:
+    if text is None:
+        return None
+    if (found := read_moment(text, time())) is None:
+        what = "expected a time (2026-11-16T12:00:00Z) or a duration before now (30m, 2h, 7d)"
+        raise invalid_at(pointer, what)
+    return found
+
+
 class AuditList(msgspec.Struct, frozen=True, rename="camel"):
     """A page of the audit log."""
 
@@ -130,7 +168,7 @@ class AuditList(msgspec.Struct, frozen=True, rename="camel"):
     "Server",
     role="admin",
     audited=False,
-    query=(SINCE, UNTIL, WHO, KIND, TOOL_NAME, OUTCOME, REQUEST, PAGE_SIZE, PAGE_TOKEN),
+    query=AuditQuery,
     gives=AuditList,
 )
 def list_audit(request: RestRequest) -> RestResponse:
@@ -139,11 +177,19 @@ def list_audit(request: RestRequest) -> RestResponse:
     `tool` may be a pattern such as `web.*`. Any page may have fewer records than requested, not only the last one.
     """
     context, query = request.context, request.query
-    wanted = AuditFilter(**{name: query[name] for name in AuditFilter.__struct_fields__ if name != "args"})
+    wanted = AuditFilter(
+        since=_moment(query.since, "/since"),
+        until=_moment(query.until, "/until"),
+        who=query.who,
+        kind=query.kind,
+        tool=query.tool,
+        outcome=query.outcome,
+        request=query.request,
+    )
     found, log = AuditList(enabled=False), context.app.audit.log
     if log is not None:
         log.flush()
-        page = log.table.page(wanted, query["pageSize"], read_page_token(request, AuditPosition))
+        page = log.table.page(wanted, query.page_size, read_page_token(request, AuditPosition))
         found = AuditList(
             enabled=True,
             records=tuple(page.records),
@@ -156,6 +202,27 @@ def list_audit(request: RestRequest) -> RestResponse:
 
 
 # Large results are stored, each for the caller whose call returned it
+
+
+Position = Annotated[int, Meta(ge=1, le=10**15 - 1)]
+
+
+class ResultsQuery(Query, frozen=True):
+    """The results that are listed."""
+
+    q: Search = ""
+    page_token: PageToken = None
+
+
+class ResultQuery(Query, frozen=True):
+    """The lines of a result."""
+
+    first: Annotated[Position, Meta(description="The first line, counted from 1.")] = msgspec.field(
+        default=1, name="from"
+    )
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number of lines.")] = PER_PAGE
+    column: Annotated[Position, Meta(description="The first column of the first line, counted from 1.")] = 1
+    q: Search = ""
 
 
 class ResultEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -191,13 +258,13 @@ class ResultLines(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     next: Annotated[dict[str, int] | UnsetType, Meta(description="The next position if the page was cut.")] = UNSET
 
 
-@RestRoute("GET", "/results", "Results", query=(Q, PAGE_TOKEN), gives=ResultList)
+@RestRoute("GET", "/results", "Results", query=ResultsQuery, gives=ResultList)
 def list_results(request: RestRequest) -> RestResponse:
     """List stored results, newest first.
 
     Lists only results of this client, from all processes that share the state folder.
     """
-    store, words, token = request.context.app.runtime.results, request.query["q"].casefold(), request.query["pageToken"]
+    store, words, token = request.context.app.runtime.results, request.query.q.casefold(), request.query.page_token
     with _result_errors():
         kept = merge(*map(store.kept, owners()), key=lambda one: one.at, reverse=True)
         if token is not None and not any(one.handle == token for one in kept):  # `any` moves `kept` behind that result
@@ -230,7 +297,7 @@ MAX_DOWNLOAD = 128 * 1024**2  # of a stored text
     "GET",
     "/results/{handle}",
     "Results",
-    query=(FROM, LIMIT, COLUMN, Q),
+    query=ResultQuery,
     gives=ResultLines,
     sends=(ANY_BYTES,),
     errors=(404,),
@@ -250,8 +317,8 @@ def read_result(request: RestRequest) -> RestResponse:
             disposition = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}"
             headers = ((b"content-disposition", disposition.encode()),)
             return RestResponse(200, file.data, headers, ANY_BYTES.encode())
-        search = query["q"] or None
-        page: Any = store.page(handle, owner, query["from"], query["limit"], search, column=query["column"])
+        search = query.q or None
+        page: Any = store.page(handle, owner, query.first, query.limit, search, column=query.column)
     more = {key: page[key] for key in ("numbers", "column", "next") if key in page}
     facts = {"lines": page["lines"], "total": page["total_lines"], "first": page["offset"]}
     return RestResponse(200, encode(ResultLines(**facts, returned=page["returned"], has_more=page["has_more"], **more)))

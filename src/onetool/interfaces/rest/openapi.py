@@ -11,11 +11,12 @@ import msgspec
 from onetool._version import __version__
 from onetool.app import App
 from onetool.app.access import needs_credential
+from onetool.app.operations import names_in
 from onetool.http.asgi import Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.rest.app import CALL
 from onetool.interfaces.rest.ask_app import ASK_ROUTES
 from onetool.interfaces.rest.events import EVENTS, STATUS
-from onetool.interfaces.rest.openapi_schemas import Schema, describe, schema_ref
+from onetool.interfaces.rest.openapi_schemas import Schema, describe, query_schemas, schema_ref
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, Problem
 from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, PathParameter, RestRoute, Shape
 from onetool.interfaces.rest.routing import API_ROUTES, RouteTable
@@ -136,17 +137,13 @@ def describe_routes(tables: tuple[RouteTable, ...]) -> tuple[list[str], Part, di
         resource.path: {
             "parameters": [
                 _parameter(name, "path", one.description, one.schema, one.example, required=True)
-                for name, one in ((name, table.parameters[name]) for name in _names(resource.path))
+                for name, one in ((name, table.parameters[name]) for name in names_in(resource.path))
             ],
             **{method.lower(): _operation(route, schema) for method, route in resource.methods.items()},
         }
         for resource, table in resources
     }
     return list(dict.fromkeys(one.tag for one in routes)), paths, schemas
-
-
-def _names(path: str) -> list[str]:
-    return [part[1:-1] for part in path.split("/") if part.startswith("{")]
 
 
 def _parameter(name: str, where: str, description: str, schema: Any, example: Any, **more: Any) -> Part:
@@ -156,6 +153,16 @@ def _parameter(name: str, where: str, description: str, schema: Any, example: An
         **more,
         **_given({"description": description, "schema": schema, "example": example}),
     }
+
+
+def _query_parameter(name: str, schema: Schema) -> Part:
+    alternatives = [one for one in schema.pop("anyOf", [{}]) if one != {"type": "null"}]
+    description, (example, *_) = schema.pop("description"), schema.pop("examples", [None])
+    if schema.get("default") in (None, (), ""):
+        schema.pop("default", None)
+    if schema.get("type") == "boolean":
+        schema = {"enum": [True, False, 1, 0], **_given({"default": schema.get("default")})}
+    return _parameter(name, "query", description, {**alternatives[0], **schema}, example)
 
 
 def _given(members: Part) -> Part:
@@ -169,16 +176,7 @@ def _operation(route: RestRoute, schema: Callable[[Shape], Schema]) -> Part:
     names = () if not route.etag else ("If-None-Match",) if route.method == "GET" else CONDITIONS
     etags = {"in": "header", "schema": {**_TEXT, "pattern": _ETAGS}}
     conditions = [{"name": name, "description": CONDITIONS[name], **etags} for name in names]
-    query = [
-        _parameter(
-            one.name,
-            "query",
-            one.description,
-            {**one.type.schema, **_given({"default": one.default if one.default != () else None})},
-            one.example,
-        )
-        for one in route.query
-    ]
+    query = [] if route.query is None else [_query_parameter(*one) for one in query_schemas(route.query).items()]
     body: Part = {}
     if route.takes is not None:
         content: Part = {"application/json": {"schema": schema(route.takes), "example": route.example}}
@@ -198,7 +196,7 @@ def _operation(route: RestRoute, schema: Callable[[Shape], Schema]) -> Part:
 def _responses(route: RestRoute, schema: Callable[[Shape], Schema]) -> Iterable[tuple[int, Part]]:
     content: Part = {} if route.gives is None else {"application/json": {"schema": schema(route.gives)}}
     content |= {kind: {"schema": MEDIA[kind]} for kind in route.sends}
-    parameters = {name: f"$request.path.{name}" for name in _names(route.path)}
+    parameters = {name: f"$request.path.{name}" for name in names_in(route.path)}
     links = {name: {"operationId": name, "parameters": parameters} for name in route.links}
     etag = ("ETag",) if route.etag else ()
     for status in route.status:

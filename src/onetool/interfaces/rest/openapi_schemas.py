@@ -56,6 +56,12 @@ def describe(types: Iterable[Any]) -> tuple[dict[Any, Schema], dict[str, Schema]
     return dict(zip(shapes, found, strict=True)), _refined(named)
 
 
+def query_schemas(query: type[Any]) -> dict[str, Schema]:
+    """Return the schemas of the parameters of a query."""
+    _, named = msgspec.json.schema_components([query])
+    return named[query.__name__]["properties"]
+
+
 # Shapes without a type
 
 

@@ -21,12 +21,13 @@ from msgspec import UNSET
 
 from onetool.app.allow_lists import Offered, allow_lists
 from onetool.app.grants import GrantRefusedError
+from onetool.app.operations import At
 from onetool.config.server_import import ConfigUnchangedError
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.errors import ConfigError
 from onetool.core.fair_shares import FairShares
 from onetool.core.json_data import JsonTooCostlyError, StrictJsonError, check_json, finite, strict_decoder
-from onetool.core.principal import Principal, current_principal
+from onetool.core.principal import current_principal
 from onetool.http.asgi import (
     HEAD,
     JSON,
@@ -228,7 +229,7 @@ def _read_tags(headers: Mapping[bytes, bytes], name: bytes) -> list[tuple[str, s
 # Request and response
 
 
-class RestContext:
+class RestContext(At):
     """The parts of the app that handlers use, on behalf of the current request's caller."""
 
     def __init__(self, app: "App", allowed: Offered, members: "Members | None" = None) -> None:
@@ -272,18 +273,9 @@ class RestContext:
         return self.app.bundles
 
     @property
-    def principal(self) -> Principal:
-        """The caller of the current request."""
-        return current_principal.get()
-
-    @property
     def allowed(self) -> Collection[str] | None:
         """The tools that the caller may call; None means all."""
         return self.allow_lists.of(current_principal.get())
-
-    @property
-    def may_change(self) -> bool:
-        return self.principal.may("edit")
 
     async def call(self, call: ToolCall, progress: "Progress | None" = None) -> ToolResult:
         """Call a tool by name, alias or version. Raises BundleError if it is disabled or over its limit."""
@@ -315,11 +307,11 @@ class RestContext:
 
 
 class RestRequest(NamedTuple):
-    """A request. `path` has the values in the path, in order; `query` has all parameters of the route."""
+    """A request. `path` has the values in the path, in order; `query` is a Struct of the route's type."""
 
     context: RestContext
     path: tuple[str, ...]
-    query: Mapping[str, Any]
+    query: Any
     headers: Mapping[bytes, bytes]
     scope: Scope
     receive: Receive

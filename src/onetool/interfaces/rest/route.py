@@ -1,4 +1,4 @@
-"""The declaration of a REST route, as a decorator of its handler.
+"""The declaration of a REST route that isn't an operation, because it streams, or has ETags, as a decorator.
 
     @RestRoute("GET", "/servers/{server}", "Servers", gives=ServerEntry, errors=(404,))
     async def get_server(request: RestRequest) -> RestResponse:
@@ -14,14 +14,13 @@ it: converted to the type of the parameter, or the plain data if the type is Any
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
-from inspect import cleandoc, iscoroutinefunction, signature
+from inspect import iscoroutinefunction, signature
 from typing import Any, Self
 
 import msgspec
 
-from onetool.core.principal import Principal, Role
+from onetool.app.operations import Operation
 from onetool.interfaces.rest.problem import Problem
-from onetool.interfaces.rest.query import QueryParameter
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
 from onetool.services.secret_file import NAME as SECRET_NAME
 from onetool.sources.bundles.errors import InvalidError
@@ -41,45 +40,24 @@ async def _not_in_a_table(_: RestRequest) -> RestResponse | None:
     raise NotImplementedError  # a separate ASGI app serves this route
 
 
-class RestRoute(msgspec.Struct, frozen=True):
-    """A route: one method of one path."""
-
-    method: str
-    path: str
-    tag: str = ""  # the group in the OpenAPI document
-
-    # Access
-    role: Role | None = None  # None: edit for PUT, PATCH and DELETE, else call
-    own: bool = False  # it changes only data of the caller, so any named caller may use it
-    for_tools: bool = False  # tools may use it, too: only for routes that find and call tools
-    audited: bool = True  # False: the audit log has only refusals, because pages use it all the time
+class RestRoute(Operation, frozen=True):
+    """A route: one method of one path, and what is particular to HTTP."""
 
     # Request
-    query: tuple[QueryParameter, ...] = ()
-    takes: Shape = None
-    example: Any = None
     needs_body: bool = True
     media: tuple[bytes, ...] = ()  # media types of bodies, in addition to JSON
 
     # Response
-    gives: Shape = None
     sends: tuple[str, ...] = ()  # media types of responses, in addition to JSON
-    status: tuple[int, ...] = (200,)
     etag: bool = False  # it has an ETag, and takes If-Match and If-None-Match
     headers: tuple[str, ...] = ()
     links: tuple[str, ...] = ()  # operations on the returned item
-    errors: tuple[int, ...] = ()  # in addition to those of every route
     problem: type[Problem] = Problem
 
-    # Set by the decorator
-    handler: Handler = _not_in_a_table
-    id: str = ""
-    doc: str = ""
+    handler: Handler = _not_in_a_table  # set by the decorator
 
     def __call__(self, function: Callable[..., Any]) -> Self:
-        first, *rest = function.__name__.split("_")
-        id, doc = first + "".join(map(str.title, rest)), cleandoc(function.__doc__ or "")
-        return msgspec.structs.replace(self, handler=self._handler(function), id=id, doc=doc)
+        return msgspec.structs.replace(self, handler=self._handler(function), **self.described(function))
 
     def _handler(self, function: Callable[..., Any]) -> Handler:
         is_async = iscoroutinefunction(function)
@@ -97,12 +75,6 @@ class RestRoute(msgspec.Struct, frozen=True):
             return await (function(*arguments) if is_async else asyncio.to_thread(function, *arguments))
 
         return handler
-
-    def needed_role(self, principal: Principal) -> Role:
-        if self.role is not None:
-            return self.role
-        is_own = self.own and principal.name
-        return "edit" if self.method in ("PUT", "PATCH", "DELETE") and not is_own else "call"
 
 
 class PathParameter(msgspec.Struct, frozen=True):

@@ -15,7 +15,6 @@ from onetool.http.asgi import Scope
 from onetool.interfaces.rest import (
     checks,
     editing,
-    grants,
     handlers,
     imports,
     insight,
@@ -25,6 +24,7 @@ from onetool.interfaces.rest import (
     server_import,
     servers,
 )
+from onetool.interfaces.rest.operations import operation_routes
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import percent_decoded
 from onetool.interfaces.rest.route import PATH_PARAMETERS, PathParameter, RestRoute
@@ -134,5 +134,8 @@ def routes_of(*modules: ModuleType) -> list[RestRoute]:
 
 
 API_ROUTES = RouteTable(
-    routes_of(handlers, invoke, editing, imports, servers, server_edit, server_import, checks, grants, run, insight)
+    [
+        *routes_of(handlers, invoke, editing, imports, servers, server_edit, server_import, checks, run, insight),
+        *operation_routes(),
+    ]
 )

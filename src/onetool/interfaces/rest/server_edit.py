@@ -15,10 +15,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from onetool.app import App
-from onetool.app.grants import load_written
+from onetool.app.grants import load_written, target_of
+from onetool.app.operations.fields import DryRun
 from onetool.config.edit import drop_server, put_servers, server_block, switch_server
-from onetool.config.find import NAME, own_folder
 from onetool.config.reach_servers import listed, text_of
 from onetool.config.server_import import ConfigTarget, ConfigUnchangedError, ServerExistsError, is_onetool, placeholders
 from onetool.config.server_import.hide_secrets import SecretCollector, without_secrets
@@ -29,7 +28,6 @@ from onetool.core.text import shown_line
 from onetool.database.connection import DatabaseError
 from onetool.http.asgi import encode
 from onetool.interfaces.rest.problem import RestError
-from onetool.interfaces.rest.query import DRY_RUN
 from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse
 from onetool.interfaces.rest.route import RestRoute
 from onetool.interfaces.rest.servers import (
@@ -166,24 +164,6 @@ def check_digest(given: str | None, now: str) -> None:
         raise changed_error("The command, URL or environment of the server")
 
 
-# Writing the config
-
-
-def config_target(app: App) -> ConfigTarget:
-    """Return the config to change: the one in use, or the user's own. Raises ConfigUnchangedError, ConfigError.
-
-    A project's config is looked up again, because the project may no longer be trusted; if so, it is not changed.
-    """
-    file = app.config.path
-    named = None if file is None or app.config.whose == "project" else str(file)
-    target = ConfigTarget(named, new=own_folder() / NAME)
-    if file is not None and target.file.absolute() != file.absolute():
-        raise ConfigUnchangedError(
-            f"The config is now {target.file} instead of {file}. Reload the server and try again."
-        )
-    return target
-
-
 # Enabling and disabling
 
 
@@ -202,7 +182,7 @@ def disable_server(request: RestRequest, _: NoOptions) -> RestResponse:
 def _switch(context: RestContext, name: str, on: bool) -> RestResponse:
     _, status = found_server(context, name)
     if on == (status.state == "disabled"):
-        target = config_target(context.app)
+        target = target_of(context.app)
         target.block(name)
         target.write(partial(switch_server, name=name, on=on))
         log.info("Switched %s over REST: the server %s", "on" if on else "off", name)
@@ -221,7 +201,7 @@ def get_server_definition(request: RestRequest) -> RestResponse:
     """
     context, (name,) = request.context, request.path
     found_server(context, name)
-    target = config_target(context.app)
+    target = target_of(context.app)
     hidden, _ = _without_secrets(context, target, name, target.block(name))
     found = ServerDefinition(name=name, file=str(target.file), definition=hidden, seen=digest_of(hidden))
     return context.response(found)
@@ -254,7 +234,7 @@ def _without_secrets(
     "/servers/{server}",
     "Servers",
     role="admin",
-    query=(DRY_RUN,),
+    query=DryRun,
     takes=ServerEdit,
     example={"definition": {"url": "http://127.0.0.1:9000/mcp"}, "seen": "5f2b1c0e9d8a7f6e5d4c3b2a19080706"},
     gives=ServerDrafts,
@@ -268,9 +248,9 @@ def edit_server(request: RestRequest, asked: ServerEdit) -> RestResponse:
     what would be started has changed since.
     """
     converted(asked.definition, ServerBlock, "/definition")
-    context, (name,), dry_run = request.context, request.path, request.query["dryRun"]
+    context, (name,), dry_run = request.context, request.path, request.query.dry_run
     found_server(context, name)
-    target = config_target(context.app)
+    target = target_of(context.app)
     old = target.block(name)
     hidden, collector = _without_secrets(context, target, name, old)
     if asked.seen != digest_of(hidden):
@@ -310,7 +290,7 @@ def rename_server(request: RestRequest, asked: NewName) -> RestResponse:
     servers, _ = found_server(context, name)
     if new == name:
         return server_response(context, name)
-    target = config_target(context.app)
+    target = target_of(context.app)
     try:
         old = target.rename(servers, name, new)
     except SkipServer as why:
@@ -337,7 +317,7 @@ def remove_server(request: RestRequest) -> RestResponse:
     """
     context, (name,) = request.context, request.path
     found_server(context, name)
-    target = config_target(context.app)
+    target = target_of(context.app)
     block, before, after = target.block(name), "", ""
 
     def change(text: str) -> str:
@@ -377,7 +357,7 @@ def restore_server(request: RestRequest, asked: UndoRequest) -> RestResponse:
     if found is None or found.name != name:
         message = "This removal can't be undone: it expired, or another caller made it. Add the server again."
         raise RestError(404, "not_found", message)
-    target = config_target(context.app)
+    target = target_of(context.app)
     if name in target.servers:
         raise RestError(409, "exists", f"A server named {name[:100]!r} already exists. Rename it first.")
     target.write(found.restore)

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from onetool.app.grants import load_written
+from onetool.app.grants import load_written, target_of
+from onetool.app.operations.fields import DryRun
 from onetool.config.client_files import JsoncError
 from onetool.config.edit import put_servers
 from onetool.config.find import user_home
@@ -20,14 +21,12 @@ from onetool.config.server_import.translate import ClientServers, read_data, rea
 from onetool.core.text import shown_line
 from onetool.http.asgi import encode
 from onetool.interfaces.rest.imports import import_report, reloaded
-from onetool.interfaces.rest.query import DRY_RUN, REPLACE
 from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse
 from onetool.interfaces.rest.route import RestRoute
 from onetool.interfaces.rest.server_edit import (
     ServerDraft,
     ServerDrafts,
     check_digest,
-    config_target,
     draft_of,
     file_digests,
 )
@@ -75,6 +74,12 @@ class NewServers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     name: Annotated[str | UnsetType, Meta(description="The name of a single server.")] = UNSET
     keep: Annotated[tuple[str, ...], Meta(description="Variables and headers whose values are secrets.")] = ()
     digest: Annotated[str | None, Meta(description="The digest of the dry run.")] = None
+
+
+class ImportQuery(DryRun, frozen=True):
+    """The options of an import of servers."""
+
+    replace: Annotated[bool, Meta(description="Replace servers of the same name instead of keeping them.")] = False
 
 
 # Servers of other clients
@@ -150,7 +155,7 @@ def _server_row(
 
 
 def _target(request: RestRequest) -> ConfigTarget:
-    target = config_target(request.context.app)
+    target = target_of(request.context.app)
     if isinstance(port := (request.scope.get("server") or (None, None))[1], int):
         target.own_ports.add(port)  # --port may differ from the config
     return target
@@ -189,7 +194,7 @@ def _drafts(target: ConfigTarget, found: ClientServers, plan: ServerImportPlan) 
     "/servers",
     "Servers",
     role="admin",
-    query=(DRY_RUN,),
+    query=DryRun,
     takes=NewServers,
     example={"text": "uvx mcp-server-time", "name": "time"},
     gives=ServerDrafts,
@@ -201,7 +206,7 @@ def add_servers(request: RestRequest, asked: NewServers) -> RestResponse:
     Send the request first with `dryRun=true`, which shows what would be started, then with the `digest` of that
     response. Values that look like secrets, and those in `keep`, go into the secrets file. No tool can call this.
     """
-    target, dry_run = config_target(request.context.app), request.query["dryRun"]
+    target, dry_run = target_of(request.context.app), request.query.dry_run
     found = _requested_servers(asked, target.file.absolute().parent)
     plan = _plan(target, found, keep=asked.keep)
     drafts = _drafts(target, found, plan)
@@ -248,7 +253,7 @@ def _requested_servers(asked: NewServers, folder: Path) -> ClientServers:
     "/tools/imports/servers",
     "Servers",
     role="admin",
-    query=(REPLACE, DRY_RUN),
+    query=ImportQuery,
     takes=dict,
     example={"mcpServers": {"docs": {"url": "http://127.0.0.1:9000/mcp"}}},
     gives="ImportReport",
@@ -260,17 +265,17 @@ def import_servers(request: RestRequest, blocks: Any) -> RestResponse:
     The body has blocks by name, as in other clients' configs. Adds all servers or none. Secrets go into the secrets
     file. No tool can call this.
     """
-    target = config_target(request.context.app)
+    target = target_of(request.context.app)
     try:
         found = servers_in(blocks, Path("the request"), target.file.absolute().parent)
     except JsoncError as why:
         raise InvalidError(str(why), "") from None
-    plan = _plan(target, found, replace=request.query["replace"])
+    plan = _plan(target, found, replace=request.query.replace)
     if plan.skipped and not plan.servers:
         raise InvalidError("; ".join(f"{name}: {why}" for name, why in plan.skipped.items()), "")
     if not plan.servers and not plan.kept:
         raise InvalidError('the body has no servers: send {"mcpServers": {"name": {…}}}', "")
-    return _write(request, target, plan, request.query["dryRun"])
+    return _write(request, target, plan, request.query.dry_run)
 
 
 def _write(request: RestRequest, target: ConfigTarget, plan: ServerImportPlan, dry_run: bool = False) -> RestResponse:

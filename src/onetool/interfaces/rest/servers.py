@@ -25,11 +25,11 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onetool.app.findings import server_problems
+from onetool.app.operations.fields import DryRun, Query, Words
 from onetool.core.errors import OneToolError, ToolFailure
 from onetool.core.text import or_rather
 from onetool.http.asgi import encode
 from onetool.interfaces.rest.problem import RestError
-from onetool.interfaces.rest.query import AFTER, DRY_RUN
 from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse
 from onetool.interfaces.rest.route import RestRoute
 
@@ -80,6 +80,12 @@ class ServerLogPage(msgspec.Struct, frozen=True):
 
     lines: list[str]
     next: Annotated[str, Meta(description="`after` of the next request.")]
+
+
+class LogQuery(Query, frozen=True):
+    """The position in a log."""
+
+    after: Annotated[Words, Meta(description="`next` of the previous page.")] = ""
 
 
 class ServerTest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -165,7 +171,7 @@ def get_server_offers(request: RestRequest) -> RestResponse:
     return request.context.response(ServerOffers(prompts, resources))
 
 
-@RestRoute("GET", "/servers/{server}/logs", "Servers", role="admin", query=(AFTER,), gives=ServerLogPage, errors=(404,))
+@RestRoute("GET", "/servers/{server}/logs", "Servers", role="admin", query=LogQuery, gives=ServerLogPage, errors=(404,))
 def read_server_log(request: RestRequest) -> RestResponse:
     """Read the log of a server.
 
@@ -174,7 +180,7 @@ def read_server_log(request: RestRequest) -> RestResponse:
     """
     (name,) = request.path
     servers, _ = found_server(request.context, name)
-    lines, position = servers.log_after(name, request.query["after"], MAX_LINES)
+    lines, position = servers.log_after(name, request.query.after, MAX_LINES)
     return RestResponse(200, encode(ServerLogPage(request.context.clean(lines, None), position)))
 
 
@@ -288,7 +294,7 @@ class SeenDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "/tools/servers/{server}/approve",
     "Servers",
     role="admin",
-    query=(DRY_RUN,),
+    query=DryRun,
     takes=SeenDigest,
     example={},
     gives="ServerChanges",
@@ -311,7 +317,7 @@ async def approve_server(request: RestRequest, seen: SeenDigest) -> RestResponse
     digest = digest_of(differences)
     if seen.digest not in (None, digest):
         raise changed_error(name)
-    dry_run = request.query["dryRun"]
+    dry_run = request.query.dry_run
     if not dry_run:
         try:
             await asyncio.to_thread(servers.approve, name, differences)

@@ -390,6 +390,8 @@ export interface components {
             /** @description Send it as `Authorization: Bearer …`. It can't be read again. */
             token: string;
             entry: components["schemas"]["TokenEntry"];
+            /** @description Only with `print`: the line for the config. */
+            config?: string;
         };
         /** @description A bearer token fetched from `tokenUrl`, kept until it expires, and fetched again if it is refused. With the grant `authorizationCode`, the user first logs in at `authorizationUrl`, with `onetool bundles login`. */
         OAuth2: {

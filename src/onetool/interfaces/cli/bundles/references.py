@@ -12,13 +12,12 @@ import click
 
 from onetool.app import App
 from onetool.app.bundles import all_bundles, all_tools
-from onetool.app.grants import allow_hosts
+from onetool.app.grants import allow_hosts, read_host
 from onetool.app.requirements import Requirements
 from onetool.config.find import user_config
 from onetool.core.errors import cut
 from onetool.core.text import or_rather
 from onetool.http.allowed_hosts import host_entry
-from onetool.interfaces.cli.hosts import config_for_hosts, host_argument
 from onetool.interfaces.cli.options import completion
 from onetool.interfaces.cli.output import print_note, printable
 from onetool.sources.bundles.service import BundleService, Shown
@@ -214,11 +213,22 @@ def allowing(ctx: click.Context, needs: Requirements) -> Requirements:
     closed = [one.host for one in needs.hosts if one.entry is not None]
     if not closed:
         return needs
-    target = config_for_hosts(ctx)
-    for host in allow_hosts(target, map(host_argument, closed)):
-        print_note(f"Allowed {host} in {target.file}.")
+    allow_in_config(ctx, closed)
     allowed = (one._replace(allowed=True, entry=None, need=None) if one.entry else one for one in needs.hosts)
     return needs._replace(hosts=tuple(allowed))
+
+
+def allow_in_config(ctx: click.Context, texts: Iterable[str]) -> None:
+    """Allow hosts, or the hosts of URLs, in the config: the one in use, or else the user's own."""
+    from onetool.config.server_import import ConfigTarget
+
+    target = ConfigTarget(ctx.find_root().obj, new=user_config())
+    try:
+        wanted = [read_host(text) for text in texts]
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.", param_hint="HOST") from None
+    for host in allow_hosts(target, wanted):
+        print_note(f"Allowed {host} in {target.file}.")
 
 
 def print_requirements(app: App, needs: Requirements) -> None:

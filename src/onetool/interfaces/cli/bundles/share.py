@@ -15,19 +15,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onetool.app.findings import requirements_of
-from onetool.app.grants import allow_hosts
 from onetool.core.os_files import NO_WAIT, PLAIN
 from onetool.interfaces.cli.bundles.references import (
     ReferenceType,
     ToolReference,
     allow_hosts_option,
+    allow_in_config,
     allowing,
     complete_ref,
     find_bundle,
     print_requirements,
     warn_if_name_taken,
 )
-from onetool.interfaces.cli.hosts import config_for_hosts, host_argument
 from onetool.interfaces.cli.inputs import STDIN, fetch_url, is_url, read_bytes
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import (
@@ -126,7 +125,7 @@ def import_bundle(
     from onetool.app.bundle_import import ImportOptions, read_import, store_import
 
     if allow and is_url(source) and not dry_run:
-        allow_hosts(config_for_hosts(ctx), [host_argument(source)])
+        allow_in_config(ctx, [source])
     app = open_app(ctx)
     data = fetch_url(app, source) if is_url(source) else read_bytes(source)
     document_url = source if is_url(source) else None

@@ -1,0 +1,301 @@
+"""The commands of operations: their options, completions and output, made from the declarations in `app/operations`.
+
+A name in the path is an argument, and each field of the query or the body is an option: `dryRun` is `--dry-run`. A
+field that is true by default has an option that makes it false, such as `--no-whole`. `At.say` prints the result in
+words, in place of JSON; a list is a table at a terminal, and JSON for a program.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cached_property
+from importlib import import_module
+from inspect import cleandoc, isawaitable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from msgspec import inspect
+
+from onetool.app.access import open_token_store
+from onetool.app.audit import noted_command
+from onetool.app.operations import OPERATIONS, At, Operation
+from onetool.config import Config, load_config, load_secrets
+from onetool.config.find import user_config
+from onetool.core.errors import OneToolError
+from onetool.interfaces.cli.options import (
+    OneOf,
+    complete_tool,
+    complete_tools,
+    data_options,
+    find_here,
+    open_app,
+    split_names,
+    warn_unmatched,
+)
+from onetool.interfaces.cli.output import (
+    counted,
+    echo,
+    print_json,
+    print_note,
+    print_table,
+    printable,
+    tell_running_servers,
+    wants_json,
+)
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.validation import converted
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.config.server_import import ConfigTarget
+    from onetool.services.access_tokens import TokenStore
+    from onetool.services.secrets import Secrets
+
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+COMPLETIONS: dict[str, Complete] = {"tool": complete_tool, "tools": complete_tools}
+
+
+class CommandAt(At):
+    """The command line as the place of an operation. The app is opened when an operation first uses it."""
+
+    is_command = True
+
+    def __init__(self, ctx: click.Context, as_json: bool = False) -> None:
+        self._ctx = ctx
+        self.as_json = as_json
+        self.has_said = False
+
+    @cached_property
+    def app(self) -> "App":  # pyright: ignore[reportIncompatibleVariableOverride]
+        return open_app(self._ctx, imports=False)
+
+    @cached_property
+    def config(self) -> Config:
+        return load_config(find_here(self._ctx))
+
+    @cached_property
+    def secrets(self) -> "Secrets":
+        return load_secrets(find_here(self._ctx))
+
+    @contextmanager
+    def tokens(self) -> "Iterator[TokenStore]":
+        with open_token_store(self.config) as store:
+            yield store
+
+    def config_target(self) -> "ConfigTarget":
+        from onetool.config.server_import import ConfigTarget
+
+        return ConfigTarget(self._ctx.find_root().obj, new=user_config())
+
+    def load(self, file: Path, *, settings_only: bool = False, is_code: bool = False) -> None:
+        if not settings_only:
+            tell_running_servers(file, is_code=is_code)
+
+    def say(self, text: str) -> None:
+        self.has_said = True
+        if not self.as_json:
+            echo(printable(text))
+
+    def note(self, text: str) -> None:
+        self.has_said = True
+        print_note(text)
+
+    def warn_unmatched(self, field: str, names: Iterable[str]) -> None:
+        if names := list(names):
+            packs = {name.partition(".")[0] for name in names}
+            warn_unmatched(f"--{field}", open_app(self._ctx, packs=packs, imports=False), names)
+
+    def option(self, field: str) -> str:
+        return f"--{field}"
+
+
+# Groups
+
+
+def __getattr__(name: str) -> click.Group:
+    """Return the group of the commands of a module of operations."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    module = import_module(f"onetool.app.operations.{name}")
+    group = click.Group(name, help=cleandoc(module.__doc__ or ""), no_args_is_help=True)
+    add_to(group)
+    return group
+
+
+def add_to(group: click.Group) -> None:
+    """Add the commands of the operations whose names begin with the group's."""
+    import_module(f"onetool.app.operations.{group.name}")
+    for one in OPERATIONS:
+        if one.command is not None and one.command.name.startswith(f"{group.name} "):
+            group.add_command(command_of(one))
+
+
+# Commands
+
+
+def command_of(operation: Operation) -> click.Command:
+    """Return the command of an operation."""
+    command = operation.command
+    assert command is not None  # noqa: S101 - for the type checker
+    names = [(name, _completion(name)) for name in operation.path_names]
+    options: list[click.Parameter] = []
+    for field in (*_fields(operation.query), *_fields(operation.takes)):
+        if _extra(field.type).get("argument"):
+            names.append((field.encode_name, None))
+        else:
+            options.append(_option(field))
+    arguments = [click.Argument([name], shell_complete=complete) for name, complete in names]
+    if command.many:
+        last = arguments[-1]
+        last.nargs, last.metavar = -1, f"{last.make_metavar(click.Context(click.Command('')))}..."
+
+    def run(ctx: click.Context, as_json: bool, **params: Any) -> None:
+        _run(ctx, operation, params, as_json)
+
+    made = click.command(command.name.rpartition(" ")[2], help=operation.doc)(data_options(run))
+    made.params = [*arguments, *options, *made.params]
+    return made
+
+
+def _fields(shape: Any) -> tuple[inspect.Field, ...]:
+    info = None if shape is None else inspect.type_info(shape)
+    return info.fields if isinstance(info, inspect.StructType) else ()
+
+
+def _extra(kind: inspect.Type) -> dict[str, Any]:
+    """Return the `extra` of a type's `Meta`."""
+    found: dict[str, Any] = {}
+    while isinstance(kind, inspect.Metadata):
+        found |= {**(kind.extra or {}), "description": (kind.extra_json_schema or {}).get("description", "")}
+        kind = kind.type
+    return found
+
+
+def _plain(kind: inspect.Type) -> inspect.Type:
+    """Return a type without its metadata and without null."""
+    while isinstance(kind, inspect.Metadata):
+        kind = kind.type
+    if isinstance(kind, inspect.UnionType):
+        return _plain(next(one for one in kind.types if not isinstance(one, inspect.NoneType)))
+    return kind
+
+
+def _option(field: inspect.Field) -> click.Option:
+    """Return the option of a field."""
+    kind, extra, facts = _plain(field.type), _extra(field.type), dict[str, Any]()
+    name = "".join(f"-{sign.lower()}" if sign.isupper() else sign for sign in field.encode_name)
+    if isinstance(kind, inspect.BoolType):
+        if field.default is True:
+            name, facts = f"no-{name}", {"flag_value": False, "default": True}
+        facts["is_flag"] = True
+    elif isinstance(kind, inspect.LiteralType):
+        facts = {"type": OneOf(list(map(str, kind.values))), "default": field.default, "show_default": True}
+    elif isinstance(kind, inspect.ListType | inspect.VarTupleType):
+        facts = {"multiple": True, "callback": split_names if extra.get("split") else None}
+    elif isinstance(kind, inspect.IntType):
+        facts = {"type": int, "default": field.default, "show_default": True}
+    if field.default is None:
+        facts.pop("default", None)
+    facts["metavar"] = None if "type" in facts or "is_flag" in facts else extra.get("metavar", name.upper())
+    complete = COMPLETIONS.get(extra.get("complete", ""))
+    return click.Option([f"--{name}", field.encode_name], help=extra["description"], shell_complete=complete, **facts)
+
+
+def _completion(parameter: str) -> Complete:
+    """Complete a name in a path with the first column of the list that has it."""
+
+    def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+        listing = next((one for one in OPERATIONS if one.command and one.command.completes == parameter), None)
+        if listing is None or listing.run is None or listing.command is None:
+            return []
+        try:
+            ctx.find_root().obj = ctx.find_root().params.get("config")
+            rows = msgspec.to_builtins(_waited(listing.run(CommandAt(ctx, as_json=True))))[listing.command.rows]
+        except OneToolError:
+            return []
+        names = (row[listing.command.columns[0]] for row in rows)
+        return [name for name in names if name.startswith(incomplete)]
+
+    return complete
+
+
+# Running one
+
+
+def _run(ctx: click.Context, operation: Operation, params: dict[str, Any], as_json: bool) -> None:
+    command = operation.command
+    assert command is not None  # noqa: S101 - for the type checker
+    names = operation.path_names
+    path = [params.pop(name) for name in names]
+    given = {name: value for name, value in params.items() if value not in (None, ())}
+    at = CommandAt(ctx, as_json)
+    with _as_usage_error(operation):
+        shapes = [_converted(given, shape) for shape in (operation.query, operation.takes) if shape is not None]
+        words = [word for word in (*path, *_argument_values(operation, given)) if isinstance(word, str)]
+        is_noted = command.noted and not params.get(command.unless)
+        what = " ".join([command.name, *words])
+        with (
+            noted_command(at.config, what, waits=command.waits, typos=(click.UsageError, InvalidError))
+            if is_noted
+            else nullcontext()
+        ):
+            ways = [[*path[:-1], one] for one in path[-1]] if command.many else [path]
+            for way in ways:
+                _show(operation, at, _waited((operation.run or print)(at, *way, *shapes)))
+
+
+def _converted(given: dict[str, Any], shape: Any) -> Any:
+    names = {one.encode_name for one in _fields(shape)}
+    return converted({name: value for name, value in given.items() if name in names}, shape)
+
+
+def _argument_values(operation: Operation, given: dict[str, Any]) -> Iterator[Any]:
+    for field in (*_fields(operation.query), *_fields(operation.takes)):
+        if _extra(field.type).get("argument"):
+            yield given.get(field.encode_name)
+
+
+def _waited(found: Any) -> Any:
+    async def wait() -> Any:
+        return await found
+
+    return asyncio.run(wait()) if isawaitable(found) else found
+
+
+@contextmanager
+def _as_usage_error(operation: Operation) -> Iterator[None]:
+    """Raise a wrong value as a wrong argument or option."""
+    try:
+        yield
+    except InvalidError as error:
+        name = (error.pointer or "").partition("/")[2]
+        arguments = [*operation.path_names, *(one for one in ("name",) if one == name)]
+        hint = None if not name else name.upper() if name in arguments else f"--{name}"
+        raise click.BadParameter(f"{error.what}.", param_hint=hint) from None
+
+
+def _show(operation: Operation, at: CommandAt, found: Any) -> None:
+    """Print a result, unless it was said in words."""
+    command, as_json = operation.command, at.as_json
+    assert command is not None  # noqa: S101 - for the type checker
+    data = msgspec.to_builtins(found)
+    if command.rows:
+        data = data[command.rows]
+    if command.flat:
+        data |= data.pop(command.flat)
+    if command.columns and not wants_json(as_json):
+        if not data:
+            echo(command.empty)
+            return
+        rows = [tuple(_cell(row.get(name)) for name in command.columns) for row in data]
+        print_table(counted(len(rows), command.rows.removesuffix("s")), command.columns, rows)
+    elif as_json or not (at.has_said or data is None):
+        print_json(data)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else printable(value)
