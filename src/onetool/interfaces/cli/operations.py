@@ -71,13 +71,17 @@ class CommandAt(At):
     def app(self) -> "App":  # pyright: ignore[reportIncompatibleVariableOverride]
         return open_app(self._ctx, imports=False)
 
-    @cached_property
+    @property
     def config(self) -> Config:
-        return load_config(find_here(self._ctx))
+        return self._config
 
     @cached_property
+    def _config(self) -> Config:
+        return load_config(find_here(self._ctx))
+
+    @property
     def secrets(self) -> "Secrets":
-        return load_secrets(find_here(self._ctx))
+        return load_secrets(find_here(self._ctx))  # without the config, which may need the secret
 
     @contextmanager
     def tokens(self) -> "Iterator[TokenStore]":
@@ -139,7 +143,7 @@ def command_of(operation: Operation) -> click.Command:
     """Return the command of an operation."""
     command = operation.command
     assert command is not None  # noqa: S101 - for the type checker
-    names = [(name, _completion(name)) for name in operation.path_names]
+    names: list[tuple[str, Complete | None]] = [(name, _completion(name)) for name in operation.path_names]
     options: list[click.Parameter] = []
     for field in (*_fields(operation.query), *_fields(operation.takes)):
         if _extra(field.type).get("argument"):
@@ -184,20 +188,19 @@ def _plain(kind: inspect.Type) -> inspect.Type:
 
 def _option(field: inspect.Field) -> click.Option:
     """Return the option of a field."""
-    kind, extra, facts = _plain(field.type), _extra(field.type), dict[str, Any]()
+    kind, extra = _plain(field.type), _extra(field.type)
+    default: Any = None if field.default is msgspec.NODEFAULT else field.default
+    facts: dict[str, Any] = {} if default is None else {"default": default, "show_default": True}
     name = "".join(f"-{sign.lower()}" if sign.isupper() else sign for sign in field.encode_name)
     if isinstance(kind, inspect.BoolType):
-        if field.default is True:
-            name, facts = f"no-{name}", {"flag_value": False, "default": True}
+        name, facts = (f"no-{name}", {"flag_value": False, "default": True}) if default is True else (name, {})
         facts["is_flag"] = True
     elif isinstance(kind, inspect.LiteralType):
-        facts = {"type": OneOf(list(map(str, kind.values))), "default": field.default, "show_default": True}
+        facts["type"] = OneOf(list(map(str, kind.values)))
     elif isinstance(kind, inspect.ListType | inspect.VarTupleType):
         facts = {"multiple": True, "callback": split_names if extra.get("split") else None}
     elif isinstance(kind, inspect.IntType):
-        facts = {"type": int, "default": field.default, "show_default": True}
-    if field.default is None:
-        facts.pop("default", None)
+        facts["type"] = int
     facts["metavar"] = None if "type" in facts or "is_flag" in facts else extra.get("metavar", name.upper())
     complete = COMPLETIONS.get(extra.get("complete", ""))
     return click.Option([f"--{name}", field.encode_name], help=extra["description"], shell_complete=complete, **facts)
