@@ -182,8 +182,7 @@ def test_hosts_and_bindings_hold(site):
 
 def test_the_limit_of_the_draft_counts_its_trials(site):
     limited = {"slug": "limited", "limits": {"maxCallsPerMinute": 2}}
-    left = [site.send("/a", tool=limited, bundleID=site.bundle).headers["ratelimit-remaining"] for _ in range(2)]
-    assert left == ["1", "0"]
+    assert [site.send("/a", tool=limited, bundleID=site.bundle).status_code for _ in range(2)] == [200, 200]
     problem(site.send("/a", tool=limited, bundleID=site.bundle), 429, "rate_limited")
 
 

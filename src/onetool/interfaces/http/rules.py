@@ -229,7 +229,7 @@ def _name(host: str) -> str | None:
 _REQUEST_METHOD = b"access-control-request-method"
 _EXPOSED = (
     b"mcp-session-id, mcp-protocol-version, www-authenticate, etag, location, content-location, retry-after, "
-    b"ratelimit-limit, ratelimit-remaining, ratelimit-reset, ratelimit-policy, ratelimit, x-request-id, onetool-replica"
+    b"x-request-id, onetool-replica"
 )
 
 

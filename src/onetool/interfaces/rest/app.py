@@ -31,7 +31,7 @@ from onetool.interfaces.rest.problem import (
     PROBLEM_TYPE,
     RestError,
     problem_body,
-    rate_limit_headers,
+    retry_after,
     role_error,
 )
 from onetool.interfaces.rest.query import percent_decoded, read_query, wrong_part
@@ -185,7 +185,7 @@ def bare_value(result: ToolResult) -> bytes:
     if error is None:
         return encode(result.data)
     refuse_unrun(error, "")
-    headers = rate_limit_headers(result.meta.get(NOTE), refused=True)
+    headers = retry_after(result.meta.get(NOTE))
     more: dict[str, Any] = {"reason": error.reason, "hints": error.hints, "needs": error.needs}
     refused = error.code == "invalid_args"
     raise RestError(400 if refused else 424, error.code, error.message, **more, headers=headers)

@@ -25,11 +25,10 @@ from onetool.interfaces.rest import ASK_PATH
 from onetool.interfaces.rest.ask_body import OF_DATABASE, STATUS_OF_REASON, in_client_words
 from onetool.interfaces.rest.handlers import page_token, read_page_token
 from onetool.interfaces.rest.invoke import ARGS_AT, refuse_unrun
-from onetool.interfaces.rest.problem import RETRY_S, RestError, rate_limit_headers
+from onetool.interfaces.rest.problem import RETRY_S, RestError
 from onetool.interfaces.rest.request import NO_CONTENT, SOURCE, RestRequest, RestResponse
 from onetool.interfaces.rest.route import RestRoute
 from onetool.sources.bundles.errors import invalid_at
-from onetool.sources.bundles.rate_limits import NOTE
 
 SESSIONS = f"{ASK_PATH}/sessions"
 SESSION = f"{SESSIONS}/{{session}}"
@@ -388,7 +387,7 @@ async def _call_tool(request: RestRequest, wanted: UserCallRequest, session: str
         found = UserCallResult(session_id=ids[0], ok=True, value=result.data)
         if result.error is not None:
             found = UserCallResult(session_id=ids[0], ok=False, error=result.error)
-        return RestResponse(200, encode(found), rate_limit_headers(result.meta.get(NOTE)))
+        return RestResponse(200, encode(found))
     return None
 
 

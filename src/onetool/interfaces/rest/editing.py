@@ -19,7 +19,7 @@ from onetool.core.work import run_in_thread
 from onetool.http.asgi import encode
 from onetool.http.response_stream import DisconnectWatch
 from onetool.interfaces.rest.invoke import read_args, refuse_unrun
-from onetool.interfaces.rest.problem import Fault, RestError, rate_limit_headers
+from onetool.interfaces.rest.problem import Fault, RestError
 from onetool.interfaces.rest.request import (
     RestRequest,
     RestResponse,
@@ -30,7 +30,7 @@ from onetool.interfaces.rest.request import (
     tool_address,
     with_etag,
 )
-from onetool.interfaces.rest.route import LIMIT_HEADERS, TOOL, RestRoute
+from onetool.interfaces.rest.route import TOOL, RestRoute
 from onetool.sources.bundles import drafts, editing
 from onetool.sources.bundles.drafts import (
     DraftError,
@@ -47,7 +47,7 @@ from onetool.sources.bundles.editing import ShownExamples, examples_tag, read_ow
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import Tool, shown
 from onetool.sources.bundles.queries import EVERYTHING, Visibility
-from onetool.sources.bundles.rate_limits import NOTE, refuse_limited
+from onetool.sources.bundles.rate_limits import refuse_limited
 from onetool.sources.bundles.validation import ExampleList, converted, refuse_secrets
 
 
@@ -309,7 +309,6 @@ class TrialDraft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     takes=TrialDraft,
     example={"tool": EXAMPLE_HTTP, "args": {}},
     gives=TrialReport,
-    headers=LIMIT_HEADERS,
     errors=(409, 429),
 )
 async def send_draft(request: RestRequest) -> RestResponse | None:
@@ -334,8 +333,7 @@ async def send_draft(request: RestRequest) -> RestResponse | None:
         refuse_limited(result)
         if result.error is not None:
             refuse_unrun(result.error, "/args")
-        headers = rate_limit_headers(result.meta.get(NOTE))
-        return RestResponse(200, encode(msgspec.to_builtins(trial.report(result))), headers)
+        return RestResponse(200, encode(msgspec.to_builtins(trial.report(result))))
     return None
 
 

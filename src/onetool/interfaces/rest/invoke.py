@@ -23,9 +23,9 @@ from onetool.core.errors import OneToolError
 from onetool.http.asgi import HttpError, encode, read_weights
 from onetool.http.body import StreamedText
 from onetool.http.response_stream import DisconnectWatch, ResponseStream
-from onetool.interfaces.rest.problem import DATABASE_AWAY, RETRY, Fault, RestError, rate_limit_headers
+from onetool.interfaces.rest.problem import DATABASE_AWAY, RETRY, Fault, RestError
 from onetool.interfaces.rest.request import SOURCE, RestRequest, RestResponse, json_body, refusal_of
-from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, TOOL, RestRoute
+from onetool.interfaces.rest.route import EVENT_STREAM, TOOL, RestRoute
 from onetool.sources.bundles.rate_limits import NOTE
 from onetool.sources.bundles.validation import converted
 
@@ -40,7 +40,6 @@ ARGS_AT = "/args"
     example={"args": {"city": "Oslo"}},
     gives="Envelope",
     sends=(EVENT_STREAM,),
-    headers=LIMIT_HEADERS,
     errors=(404, 429),
     for_tools=True,
 )
@@ -68,8 +67,7 @@ async def answer_call(
         return await stream_invocation(request, call, args_at)
     with DisconnectWatch(request.receive):
         result = await request.context.call(call)
-        headers = rate_limit_headers(result.meta[NOTE]) if NOTE in result.meta else ()
-        return RestResponse(200, body(result), headers)
+        return RestResponse(200, body(result))
     return None
 
 

@@ -18,7 +18,7 @@ from onetool.interfaces.rest.ask_app import ASK_ROUTES
 from onetool.interfaces.rest.events import EVENTS, STATUS
 from onetool.interfaces.rest.openapi_schemas import Schema, describe, query_schemas, schema_ref
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, Problem
-from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, PathParameter, RestRoute, Shape
+from onetool.interfaces.rest.route import EVENT_STREAM, PathParameter, RestRoute, Shape
 from onetool.interfaces.rest.routing import API_ROUTES, RouteTable
 
 Part = dict[str, Any]
@@ -59,24 +59,18 @@ ERRORS = {
     504: "The provider of the model timed out.",
 }
 _TEXT: Part = {"type": "string"}
-_COUNT: Part = {"type": "integer", "minimum": 0}
 HEADERS: dict[str, Part] = {
     "ETag": {"description": "The current state, for If-Match and If-None-Match.", "schema": _TEXT},
     "Location": {"description": "The address of the new item.", "schema": _TEXT},
     "Content-Location": {"description": "The current address of the item.", "schema": _TEXT},
     "Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}},
-    "RateLimit-Limit": {"description": "Calls per minute, for a tool with a limit.", "schema": _COUNT},
-    "RateLimit-Remaining": {"description": "Remaining calls.", "schema": _COUNT},
-    "RateLimit-Reset": {"description": "Seconds until further calls are allowed.", "schema": _COUNT},
-    "RateLimit-Policy": {"description": 'The limit: `"minute";q=60;w=60`.', "schema": _TEXT},
-    "RateLimit": {"description": 'The rest of the limit: `"minute";r=12;t=34`.', "schema": _TEXT},
     "Allow": {"schema": _TEXT},
     "WWW-Authenticate": {"schema": _TEXT},
 }
 ERROR_HEADERS = {
     401: ("WWW-Authenticate",),
     405: ("Allow",),
-    429: ("Retry-After", *LIMIT_HEADERS),
+    429: ("Retry-After",),
     503: ("Retry-After",),
 }
 _ETAGS = r'^(\*|[!#-+\x2d-~]+|(W/)?"[!#-~]*"( ?, ?(W/)?"[!#-~]*")*)$'

@@ -146,7 +146,7 @@ def problem_body(refused: HttpError, clean: Callable[[Any], Any] | None = None) 
 def error_from_store(error: BundleError) -> RestError:
     headers: Headers = ()
     if isinstance(error, RateLimitError):
-        headers = rate_limit_headers(error.left, refused=True)
+        headers = retry_after(error.left)
     elif isinstance(error, UnavailableError):
         headers = RETRY
     return RestError(
@@ -159,24 +159,9 @@ def error_from_store(error: BundleError) -> RestError:
     )
 
 
-def rate_limit_headers(left: Mapping[str, int] | None, refused: bool = False) -> tuple[tuple[bytes, bytes], ...]:
-    """Return headers with the remaining limit of a tool, as in revision 8 of the IETF draft httpapi-ratelimit-headers.
-
-    The first three headers are those of earlier revisions, which most clients know. An error response (`refused`) also
-    has Retry-After if no call is left.
-    """
-    if left is None:
-        return ()
-    limit, remaining, reset = left["limit"], left["remaining"], left["reset_s"]
-    retry = ((b"retry-after", b"%d" % reset),) if refused and not remaining else ()
-    return (
-        *retry,
-        (b"ratelimit-limit", b"%d" % limit),
-        (b"ratelimit-remaining", b"%d" % remaining),
-        (b"ratelimit-reset", b"%d" % reset),
-        (b"ratelimit-policy", b'"minute";q=%d;w=60' % limit),
-        (b"ratelimit", b'"minute";r=%d;t=%d' % (remaining, reset)),
-    )
+def retry_after(left: Mapping[str, int] | None) -> Headers:
+    """Return the header Retry-After if no call of a tool with a limit is left."""
+    return ((b"retry-after", b"%d" % left["reset_s"]),) if left is not None and not left["remaining"] else ()
 
 
 def database_problem(error: BaseException) -> RestError | None:

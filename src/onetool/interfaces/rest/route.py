@@ -28,7 +28,6 @@ from onetool.sources.bundles.names import ID_SCHEMA, SLUG_SCHEMA, VERSION_SCHEMA
 from onetool.sources.bundles.validation import converted
 
 EVENT_STREAM = "text/event-stream"
-LIMIT_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "RateLimit-Policy", "RateLimit")
 
 Handler = Callable[[RestRequest], Awaitable[RestResponse | None]]
 """Answers a request. Returns None if the response was streamed or the client has disconnected."""
