@@ -166,11 +166,23 @@ def secret_prefix(slug: str) -> str:
     return f"API_{word}" if not word or word[0].isdigit() else word
 
 
+class _Visible(dict[int, int]):
+    """A table for `str.translate` with spaces for characters that can't be printed."""
+
+    def __missing__(self, code: int) -> int:
+        self[code] = code if chr(code).isprintable() else 32
+        return self[code]
+
+
+_VISIBLE = _Visible()
+
+
 def printable(text: Any, limit: int) -> str:
     """Return one printable line of text, cut between words."""
     if not isinstance(text, str):
         return ""
-    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text[: 4 * limit]).split())
+    text = text[: 4 * limit]
+    line = " ".join((text if text.isprintable() else text.translate(_VISIBLE)).split())
     if len(line) <= limit:
         return line
     return line[: limit - 1].rsplit(" ", 1)[0].rstrip(",;:.") + "…"

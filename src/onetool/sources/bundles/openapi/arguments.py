@@ -191,7 +191,7 @@ class ParameterConverter:
         is_exploded = kind == "object" and parameter.style == "form" and parameter.explode
         if is_exploded and self._convert_members(parameter, arguments):
             return
-        definition = self._described(parameter, self._schemas.read(parameter.data["schema"], "in"))
+        definition = self._described(parameter, self._schemas.read(parameter.data["schema"]))
         self.query[name] = arguments.add(parameter.name, "query", definition, parameter.required)
         if encoding := field_encoding(parameter.style, parameter.explode, kind):
             self.query_encoding[name] = encoding
@@ -206,7 +206,7 @@ class ParameterConverter:
         required = parameter.schema.get("required") if parameter.required else ()
         for name, schema in members.items():
             needed = isinstance(required, list) and name in required
-            self.query[literal(name)] = arguments.add(name, "query", self._schemas.read(schema, "in"), needed)
+            self.query[literal(name)] = arguments.add(name, "query", self._schemas.read(schema), needed)
         return True
 
     def _scalar(self, parameter: Parameter) -> Definition:
@@ -216,14 +216,14 @@ class ParameterConverter:
             if kind_of(self._resolved(media.get("schema", {}))) in ("object", "array", None):
                 self._note(f"{parameter.name[:60]} is passed as a string of JSON")
                 return self._described(parameter, _ANY_TEXT, "As a string of JSON.")
-            return self._described(parameter, self._schemas.read(media["schema"], "in"))
+            return self._described(parameter, self._schemas.read(media["schema"]))
         kind = kind_of(parameter.schema)
         if kind == "array":
             self._note(f"{parameter.name[:60]} is passed as one string, with commas between its values")
             return self._described(parameter, _ANY_TEXT, "Several are separated by commas.")
         if kind == "object":
             raise UnresolvedError(f"an object can't be sent in the {parameter.place}")
-        return self._described(parameter, self._schemas.read(parameter.data.get("schema", parameter.schema), "in"))
+        return self._described(parameter, self._schemas.read(parameter.data.get("schema", parameter.schema)))
 
     def _described(self, parameter: Parameter, definition: Definition, more: str = "") -> Definition:
         schema = dict(definition.schema) if isinstance(definition.schema, dict) else {}

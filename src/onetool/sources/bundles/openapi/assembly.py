@@ -1,4 +1,4 @@
-"""Assemble a schema with its definitions, within limits of size and validation cost.
+"""Assemble the schema of arguments with its definitions, within limits of size and validation cost.
 
 Definitions that are used once are inlined; others stay in `$defs`. If the schema is too large or too costly, the
 references farthest from the root are cut first, then the deepest levels. The cut parts accept anything, so that the
@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from onetool.core.errors import SchemaError
-from onetool.core.schema import CHEAP, CompiledSchema
+from onetool.core.schema import CompiledSchema
 from onetool.core.schema_keywords import map_subschemas
-from onetool.sources.bundles.openapi.schemas import Definition
+from onetool.sources.bundles.openapi.schemas import Definition, outline, shallow
 from onetool.sources.bundles.validation import schema_cost
 
 
@@ -44,8 +44,7 @@ def _is_valid_pattern(pattern: str) -> bool:
 
 # Assembling a schema with its definitions
 
-MAX_INPUT_BYTES = 64 * 1024
-MAX_OUTPUT_BYTES = 16 * 1024
+MAX_BYTES = 64 * 1024
 REACHES = (10, 4, 3, 2, 1, 0)  # numbers of references followed from the root
 LEVELS = (4, 3, 2, 1)
 MAX_DEFINITIONS = 500
@@ -66,17 +65,9 @@ class SchemaAssembler:
     def __init__(self, definitions: Mapping[str, Definition]) -> None:
         self._definitions = definitions
         self._sizes: dict[str, int] = {}
-        self._refusals: dict[tuple[bool, bytes], str | None] = {}
 
-    def input(self, root: Definition) -> Assembled | None:
-        """Assemble a schema for arguments, or return None if not even its outline is accepted."""
-        return self._best(root, MAX_INPUT_BYTES, is_input=True)
-
-    def output(self, root: Definition) -> Assembled | None:
-        """Assemble a schema for a value. The schema must be cheap, because a costly one would refuse large values."""
-        return self._best(root, MAX_OUTPUT_BYTES, is_input=False)
-
-    def _best(self, root: Definition, limit: int, is_input: bool) -> Assembled | None:
+    def assemble(self, root: Definition) -> Assembled | None:
+        """Return the best schema within the limits, or None if not even its outline is accepted."""
         own = _size(root.schema)
         before: frozenset[str] | None = None
         why: str | None = None  # keep the first reason: later attempts are partial
@@ -86,34 +77,23 @@ class SchemaAssembler:
                 why = why or f"it continues after {reach} references, or has more than {MAX_DEFINITIONS} definitions"
             if near != before:
                 size = own + sum(self._size(name) for name in near)
-                if size > limit:
-                    why = why or f"it is too large ({size // 1024:,} KiB; the limit is {limit // 1024} KiB)"
+                if size > MAX_BYTES:
+                    why = why or f"it is too large ({size // 1024:,} KiB; the limit is {MAX_BYTES // 1024} KiB)"
                 else:
                     schema, dropped = self._with_definitions(root, near), dict[str, None]()
-                    refused = self._refused(schema, is_input)
+                    refused = _refused(schema)
                     if refused is not None:
                         schema = without_bad(schema, dropped)
-                        refused = self._refused(schema, is_input) if dropped else refused
+                        refused = _refused(schema) if dropped else refused
                     if refused is None:
                         return Assembled(schema, why, tuple(dropped))
                     why = why or refused
             before = near
         for levels in LEVELS:
-            schema = _shallow(root.schema, levels)
-            if _size(schema) <= limit and self._refused(schema, is_input) is None:
+            schema = shallow(root.schema, levels)
+            if _size(schema) <= MAX_BYTES and _refused(schema) is None:
                 return Assembled(schema, why)
         return None
-
-    def _refused(self, schema: dict[str, Any], is_input: bool) -> str | None:
-        """Return why a schema can't be used, or None."""
-        key = is_input, msgspec.json.encode(schema)
-        if key not in self._refusals:
-            try:
-                is_cheap = schema_cost(schema, closed=is_input) <= CHEAP
-                self._refusals[key] = None if is_input or is_cheap else "checking it would take too long"
-            except SchemaError as error:
-                self._refusals[key] = str(error)
-        return self._refusals[key]
 
     def _near(self, root: Definition, reach: int) -> tuple[frozenset[str], bool]:
         """Return the definitions within `reach` references, and whether these are all."""
@@ -163,7 +143,7 @@ class _Inliner:
         name = ref.removeprefix("#/$defs/")
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         if name not in self._near:
-            return {**_outline(self._definitions[name].schema), **beside}
+            return {**outline(self._definitions[name].schema), **beside}
         target = self._definitions[name].schema
         is_allowed = isinstance(target, dict) and inlined < INLINE and "$ref" not in target
         # A plain string or number is shorter than a reference.
@@ -175,20 +155,13 @@ class _Inliner:
         return schema
 
 
-def _outline(schema: Any) -> dict[str, Any]:
-    """Return the schema's own type without its members."""
-    if not isinstance(schema, dict):
-        return {}
-    return {key: schema[key] for key in ("type", "description") if key in schema}
-
-
-def _shallow(schema: Any, levels: int) -> Any:
-    if not isinstance(schema, dict):
-        return schema
-    if levels == 0 or "$ref" in schema:
-        return _outline(schema)
-    small = {key: value for key, value in schema.items() if key not in ("enum", "pattern", "examples", "default")}
-    return map_subschemas(small, lambda inner: _shallow(inner, levels - 1))
+def _refused(schema: dict[str, Any]) -> str | None:
+    """Return why a schema can't be used, or None."""
+    try:
+        schema_cost(schema, closed=True)
+    except SchemaError as error:
+        return str(error)
+    return None
 
 
 def _size(schema: Any) -> int:

@@ -134,7 +134,7 @@ class BodyConverter:
         for name, schema in members.schemas.items() if members else ():
             # A structure in JSON is something else than the file of the same name.
             if name in files and self._is_structure(schema):
-                template[literal(name)] = self._arguments.add(name, "body", self._schemas.read(schema, "in"), False)
+                template[literal(name)] = self._arguments.add(name, "body", self._schemas.read(schema), False)
         return converted._replace(json=template)
 
     def _is_structure(self, schema: Any) -> bool:
@@ -241,7 +241,7 @@ class BodyConverter:
 
     def _add_body(self, schema: Any, samples: Sequence[Any] = (), required: bool = True) -> str:
         """Add the whole body as one argument, and return its placeholder."""
-        definition = self._schemas.read(schema, "in")
+        definition = self._schemas.read(schema)
         found = dict(definition.schema) if isinstance(definition.schema, dict) else {}
         if "description" not in found and (text := printable(self._description, 500)):
             found["description"] = text
@@ -255,7 +255,7 @@ class BodyConverter:
         for name, schema in members.schemas.items():
             if name in self._added:
                 continue
-            definition = self._schemas.read(schema, "in")
+            definition = self._schemas.read(schema)
             found = definition.schema if isinstance(definition.schema, dict) else {}
             examples = [sample[name] for sample in samples if isinstance(sample, dict) and name in sample]
             if examples and "examples" not in found and "default" not in found and "enum" not in found:

@@ -7,7 +7,6 @@ document can't use other secrets.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
@@ -33,7 +32,8 @@ from onetool.sources.bundles.openapi.arguments import ParameterConverter, ToolAr
 from onetool.sources.bundles.openapi.assembly import SchemaAssembler
 from onetool.sources.bundles.openapi.bodies import BodyConverter, BodyTemplateParts
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
-from onetool.sources.bundles.openapi.schemas import Definition, Schemas, encoding_of, is_json, known_media
+from onetool.sources.bundles.openapi.results import OperationResponse, Results
+from onetool.sources.bundles.openapi.schemas import Schemas
 
 _DOCUMENT = re.compile(r"\.(json|ya?ml)$", re.IGNORECASE)  # the URL of a document, not of an API
 _VARIABLE = re.compile(r"\{([^{}]{1,100})\}")
@@ -271,69 +271,6 @@ def _both(first: RequiredAuth, second: RequiredAuth) -> RequiredAuth:
     return RequiredAuth(first.auth, headers, query, secrets, urls)
 
 
-# Responses
-
-MAX_MEDIA_TYPES = 4  # of a response
-_ORDER = ("json", "sse", "text", "binary")
-_ANYTHING = Definition({}, ())
-
-
-class OperationResponse(NamedTuple):
-    encoding: str | None  # None: nothing is stated
-    schema: Definition
-    accept: str | None = None  # the media type to ask for
-    redirects: bool = False  # the only responses are redirects
-
-
-def response_of(responses: Any, document: OpenApiDocument, schemas: Schemas) -> OperationResponse:
-    """Return the expected response of an operation: a successful response, JSON first."""
-    responses = responses if isinstance(responses, dict) else {}
-    codes = [code for code in responses if str(code)[:1] == "2"] or [code for code in responses if code == "default"]
-    successful: list[dict[str, Any]] = []
-    for code in codes[:MAX_MEDIA_TYPES]:
-        with suppress(UnresolvedError):
-            successful.append(document.object(responses[code]))
-    by_encoding: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-    for response in successful:
-        content = response.get("content")
-        for media_type, media in (content if isinstance(content, dict) else {}).items():
-            if known_media(media_type) and isinstance(media, dict):
-                by_encoding.setdefault(encoding_of(media_type), []).append((media_type, media))
-    encoding = next((encoding for encoding in _ORDER if encoding in by_encoding), None)
-    if encoding is None:
-        redirects = not successful and any(str(code)[:1] == "3" for code in responses)
-        return OperationResponse(None, _ANYTHING, redirects=redirects)
-    types = [known_media(media_type) for media_type, _ in by_encoding[encoding]]
-    accept = "application/json" if "application/json" in types else types[0]
-    if encoding == "json":
-        media = [media for media_type, media in by_encoding["json"] if is_json(media_type)]
-        return OperationResponse("json", _response_schema(media, schemas), accept)
-    return OperationResponse(encoding, Definition({"type": "string"}, ()) if encoding == "text" else _ANYTHING, accept)
-
-
-def _response_schema(media: list[dict[str, Any]], schemas: Schemas) -> Definition:
-    """Return the only schema, or a union of several."""
-    definitions = [schemas.read(entry["schema"], "out") for entry in media if "schema" in entry]
-    if len(definitions) < len(media):
-        return _ANYTHING
-    arms = list({str(definition.schema): definition for definition in definitions}.values())[:MAX_MEDIA_TYPES]
-    if len(arms) > 1:
-        return Definition({"anyOf": [arm.schema for arm in arms]}, tuple(name for arm in arms for name in arm.uses))
-    return _not_null(arms[0], schemas)
-
-
-def _not_null(definition: Definition, schemas: Schemas) -> Definition:
-    """Remove null from the top level of a response schema: only parts of a response may be null."""
-    ref = definition.schema.get("$ref")
-    if isinstance(ref, str):
-        definition = schemas.definitions[ref.removeprefix("#/$defs/")]
-    types = definition.schema.get("type")
-    if not isinstance(types, list):
-        return definition
-    kept = [one for one in types if one != "null"]
-    return Definition({**definition.schema, "type": kept[0] if len(kept) == 1 else kept or "null"}, definition.uses)
-
-
 # Operations
 
 MAX_REASON = 300
@@ -386,6 +323,7 @@ class OperationConverter:
         self._token = token
         self._note = note
         self._schemas = Schemas(document, note)
+        self._results = Results(document)
         self._assembly = SchemaAssembler(self._schemas.definitions)
 
     def convert(self, operation: Operation) -> tuple[dict[str, Any], list[str]]:
@@ -402,8 +340,8 @@ class OperationConverter:
         if "requestBody" in data:
             converter = BodyConverter(data["requestBody"], self._document, self._schemas, arguments, self._note)
             body = converter.convert()
-        response = response_of(data.get("responses"), self._document, self._schemas)
-        input, output = self._assembly.input(arguments.schema()), self._assembly.output(response.schema)
+        response = self._results.of(data.get("responses"))
+        input = self._assembly.assemble(arguments.schema())
         if input is None:
             raise UnresolvedError("its arguments need a schema that the validator refuses")
         describe_defaults(input.schema)
@@ -420,7 +358,7 @@ class OperationConverter:
             "description": described(data.get("summary"), data.get("description")),
             "tags": tags_of(data.get("tags"), *(["deprecated"] if data.get("deprecated") is True else [])),
             "argSchema": input.schema,
-            "outputSchema": {**output.schema, FROM_DOCUMENT: True} if output and output.schema else {},
+            "outputSchema": {**response.schema, FROM_DOCUMENT: True} if response.schema else {},
             "httpImpl": {"request": request, "response": {"encoding": response.encoding} if response.encoding else {}},
         }
         if body.has_files:

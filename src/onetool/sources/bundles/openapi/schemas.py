@@ -1,19 +1,17 @@
-"""Convert the schemas of a document into current JSON Schema: strict for arguments, lenient for results.
+"""Convert the schemas of arguments into current JSON Schema.
 
 Each schema is converted once. References, including recursive ones, become references into `$defs`; `assembly` joins a
 schema with its definitions. Keywords with invalid values are dropped: documents contain `required: true`, `type: file`
-and the like, and a less specific schema accepts more. Results are described but hardly checked, because APIs often
-differ from their documents: only types and structure are kept, nothing is required, everything may be null, values of
-an enumeration are examples, and additional members are accepted.
+and the like, and a less specific schema accepts more.
 """
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from onetool.core.schema_keywords import subschemas, upgrade
+from onetool.core.schema_keywords import map_subschemas, subschemas, upgrade
 from onetool.http.body import is_text_type
 from onetool.sources.bundles.import_names import UniqueSlugs, printable
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
@@ -159,14 +157,9 @@ _FITS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-# Conversion to JSON Schema: strict for requests, lenient for responses
+# Conversion to JSON Schema
 
 MAX_DEPTH = 40  # levels of sub-schemas; deeper ones accept anything
-MAX_EXAMPLES = 8  # of an enumeration
-MAX_OUTPUT_DESCRIPTION = 160  # characters of a description in a result's schema
-
-Direction = Literal["in", "out"]
-_OUTPUT_KEYWORDS = ("type", "format", "description", "examples")
 
 
 class Definition(NamedTuple):
@@ -177,80 +170,54 @@ class Definition(NamedTuple):
 
 
 class Schemas:
-    """The schemas of one document, converted on demand."""
+    """The schemas of the arguments in one document, converted on demand."""
 
     def __init__(self, document: OpenApiDocument, note: Callable[[str], None]) -> None:
         self._document = document
         self._note = note
-        self._names: dict[tuple[Direction, str], str] = {}
+        self._names: dict[str, str] = {}  # of definitions, by reference
         self._taken = UniqueSlugs()
-        self._known: dict[
-            tuple[Direction, int], tuple[Any, Definition]
-        ] = {}  # with the schema, so that its id is not reused
-        self._pending: list[tuple[Direction, str]] = []
+        self._known: dict[int, tuple[Any, Definition]] = {}  # with the schema, so that its id is not reused
+        self._pending: list[str] = []
         self.definitions: dict[str, Definition] = {}
 
-    def read(self, schema: Any, direction: Direction) -> Definition:
+    def read(self, schema: Any) -> Definition:
         """Convert a schema into the current draft. Schemas that it refers to are added to `definitions`."""
-        definition = self._convert(schema, direction)
+        definition = self._read(schema)
         while self._pending:
-            key = self._pending.pop()
+            ref = self._pending.pop()
             try:
-                target = self._document.at(key[1])
+                target = self._document.at(ref)
             except UnresolvedError as error:
                 self._note(f"{error}; any value is accepted instead")
                 target = {}
-            self.definitions[self._names[key]] = self._convert(target, key[0])
+            self.definitions[self._names[ref]] = self._read(target)
         return definition
 
-    def _convert(self, schema: Any, direction: Direction) -> Definition:
-        key = (direction, id(schema))
-        if key not in self._known:
-            converted = upgrade(_Conversion(self._document, direction, self._reference).convert(schema, 0))
-            self._known[key] = (schema, Definition(converted, tuple(references(converted))))
-        return self._known[key][1]
+    def _read(self, schema: Any) -> Definition:
+        if id(schema) not in self._known:
+            converted = upgrade(self._convert(schema, 0))
+            self._known[id(schema)] = (schema, Definition(converted, tuple(references(converted))))
+        return self._known[id(schema)][1]
 
-    def _reference(self, direction: Direction, ref: str) -> str:
-        """Return the name of the definition for a reference."""
-        key = (direction, ref)
-        if key not in self._names:
-            last = ref.rpartition("/")[2].replace("~1", "-")
-            plain = "".join(sign if sign.isascii() and (sign.isalnum() or sign in "_.-") else "-" for sign in last)
-            self._names[key] = self._taken.take([plain[:60] or "schema"])
-            self._pending.append(key)
-        return self._names[key]
-
-
-class _Conversion:
-    """The conversion of one schema, in one direction."""
-
-    def __init__(
-        self, document: OpenApiDocument, direction: Direction, reference: Callable[[Direction, str], str]
-    ) -> None:
-        self._document = document
-        self._direction: Direction = direction
-        self._reference = reference
-
-    def convert(self, schema: Any, depth: int) -> Any:
+    def _convert(self, schema: Any, depth: int) -> Any:
         if not isinstance(schema, dict) or depth > MAX_DEPTH:
-            return schema if isinstance(schema, bool) and self._direction == "in" else {}
+            return schema if isinstance(schema, bool) else {}
         ref = schema.get("$ref")
         if isinstance(ref, str):
             return self._convert_reference(schema, ref)
         found = plain_keywords(schema)
         for name in ONE:
             if isinstance(schema.get(name), dict | bool):
-                found[name] = self.convert(schema[name], depth + 1)
+                found[name] = self._convert(schema[name], depth + 1)
         for name in MANY:
             if isinstance(schema.get(name), list) and schema[name]:
-                found[name] = [self.convert(inner, depth + 1) for inner in schema[name]]
+                found[name] = [self._convert(inner, depth + 1) for inner in schema[name]]
         for name in NAMED:
             if isinstance(schema.get(name), dict):
-                found[name] = {key: self.convert(inner, depth + 1) for key, inner in schema[name].items()}
+                found[name] = {key: self._convert(inner, depth + 1) for key, inner in schema[name].items()}
         if isinstance(properties := schema.get("properties"), dict):
-            # Requests don't have read-only members, and responses don't have write-only ones.
-            mark = "readOnly" if self._direction == "in" else "writeOnly"
-            for name in [name for name, member in properties.items() if self._document.is_marked(member, mark)]:
+            for name in [name for name, member in properties.items() if self._document.is_marked(member, "readOnly")]:
                 del found["properties"][name]
                 if name in found.get("required", ()):
                     found["required"].remove(name)
@@ -261,22 +228,30 @@ class _Conversion:
             # It is meant for members that no part describes; in JSON Schema it would refuse those of all parts.
             found["unevaluatedProperties"] = found.pop("additionalProperties")
         if isinstance(schema.get("items"), list):  # of older drafts
-            found["items"] = [self.convert(inner, depth + 1) for inner in schema["items"]]
-        if self._direction == "out":
-            return _lenient(found)
-        if schema.get("nullable") is True:
-            found = _nullable(found)
-        return found
+            found["items"] = [self._convert(inner, depth + 1) for inner in schema["items"]]
+        return _nullable(found) if schema.get("nullable") is True else found
 
     def _convert_reference(self, schema: dict[str, Any], ref: str) -> dict[str, Any]:
         """Return a reference with its sibling keywords, which 3.1 allows. In 3.0 only descriptions are kept."""
-        found: dict[str, Any] = {"$ref": f"#/$defs/{self._reference(self._direction, ref)}"}
-        if text := printable(schema.get("description"), MAX_OUTPUT_DESCRIPTION if self._direction == "out" else 500):
+        if ref not in self._names:
+            self._names[ref] = self._taken.take([definition_name(ref)])
+            self._pending.append(ref)
+        found: dict[str, Any] = {"$ref": f"{DEFINITIONS}{self._names[ref]}"}
+        if text := printable(schema.get("description"), MAX_DESCRIPTION):
             found["description"] = text
-        if self._direction == "in" and "default" in schema:
+        if "default" in schema:
             found["default"] = schema["default"]
-        is_nullable = schema.get("nullable") is True and self._direction == "in"
-        return {"anyOf": [found, {"type": "null"}]} if is_nullable else found
+        return {"anyOf": [found, {"type": "null"}]} if schema.get("nullable") is True else found
+
+
+DEFINITIONS = "#/$defs/"
+
+
+def definition_name(ref: str) -> str:
+    """Return a name for the target of a reference: its last step."""
+    last = ref.rpartition("/")[2].replace("~1", "-")
+    plain = "".join(sign if sign.isascii() and (sign.isalnum() or sign in "_.-") else "-" for sign in last)
+    return plain[:60] or "schema"
 
 
 def references(schema: Any) -> Iterator[str]:
@@ -286,8 +261,24 @@ def references(schema: Any) -> Iterator[str]:
         part = pending.pop()
         if isinstance(part, dict):
             if isinstance(ref := part.get("$ref"), str):
-                yield ref.removeprefix("#/$defs/")
+                yield ref.removeprefix(DEFINITIONS)
             pending.extend(subschemas(part))
+
+
+def outline(schema: Any) -> dict[str, Any]:
+    """Return the schema's own type without its members."""
+    if not isinstance(schema, dict):
+        return {}
+    return {key: schema[key] for key in ("type", "description") if key in schema}
+
+
+def shallow(schema: Any, levels: int) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    if levels == 0 or "$ref" in schema:
+        return outline(schema)
+    small = {key: value for key, value in schema.items() if key not in ("enum", "pattern", "examples", "default")}
+    return map_subschemas(small, lambda inner: shallow(inner, levels - 1))
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
@@ -301,23 +292,3 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
     if "enum" in schema and None not in schema["enum"]:
         schema["enum"] = [*schema["enum"], None]
     return schema
-
-
-def _lenient(schema: dict[str, Any]) -> dict[str, Any]:
-    found = {key: schema[key] for key in _OUTPUT_KEYWORDS if key in schema}
-    if "description" in found:
-        found["description"] = printable(found["description"], MAX_OUTPUT_DESCRIPTION)
-    values = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    found.pop("examples", None)
-    if values:
-        found["examples"] = values[:MAX_EXAMPLES]
-    if schema.get("properties"):
-        found["properties"] = schema["properties"]
-    for key in ("items", "additionalProperties"):
-        if isinstance(schema.get(key), dict) and schema[key]:
-            found[key] = schema[key]
-    found |= {word: schema[word] for word in ("allOf", "anyOf") if word in schema}
-    if "type" in found:
-        types = found["type"] if isinstance(found["type"], list) else [found["type"]]
-        found["type"] = [*types, "null"] if "null" not in types else types
-    return found

@@ -1,0 +1,205 @@
+"""Describe the result of an operation: how the response is read, and a schema of its values.
+
+APIs often differ from their documents, so these schemas only describe. Types, members and descriptions are copied; all
+parts may be null, values of an enumeration are examples, nothing is required, and additional members are accepted.
+Alternatives and parts (`anyOf`, `oneOf`, `allOf`) become one schema with the members of all of them, so that each
+schema is cheap to check. Components are copied once for a document.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import chain, repeat
+from typing import Any, NamedTuple
+
+import msgspec
+
+from onetool.sources.bundles.import_names import UniqueSlugs, printable
+from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
+from onetool.sources.bundles.openapi.schemas import (
+    DEFINITIONS,
+    MAX_DEPTH,
+    TYPES,
+    definition_name,
+    encoding_of,
+    is_json,
+    known_media,
+    outline,
+    references,
+    shallow,
+)
+
+MAX_MEDIA_TYPES = 4  # of a response
+MAX_BYTES = 16 * 1024  # of a schema
+MAX_REFERENCES = 10  # references followed from the root
+MAX_EXAMPLES = 8  # of an enumeration
+MAX_DESCRIPTION = 160  # characters
+_ORDER = ("json", "sse", "text", "binary")
+
+Schema = dict[str, Any]
+
+
+class Definition(NamedTuple):
+    schema: Schema
+    size: int
+    uses: frozenset[str]  # names of other definitions
+
+
+class OperationResponse(NamedTuple):
+    encoding: str | None  # None: nothing is stated
+    schema: Schema
+    accept: str | None = None  # the media type to ask for
+    redirects: bool = False  # the only responses are redirects
+
+
+class Results:
+    """The results of the operations of one document."""
+
+    def __init__(self, document: OpenApiDocument) -> None:
+        self._document = document
+        self._copies: dict[int, Schema] = {}  # of components, by id
+        self._names: dict[str, str] = {}  # of definitions, by reference
+        self._refs: dict[str, str] = {}  # the reverse
+        self._definitions: dict[str, Definition] = {}
+        self._taken = UniqueSlugs()
+
+    def of(self, responses: Any) -> OperationResponse:
+        """Return the expected response of an operation: a successful response, JSON first."""
+        responses = responses if isinstance(responses, dict) else {}
+        codes = [code for code in responses if str(code)[:1] == "2"] or [
+            code for code in responses if code == "default"
+        ]
+        successful: list[dict[str, Any]] = []
+        for code in codes[:MAX_MEDIA_TYPES]:
+            with suppress(UnresolvedError):
+                successful.append(self._document.object(responses[code]))
+        by_encoding: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        for response in successful:
+            content = response.get("content")
+            for media_type, media in (content if isinstance(content, dict) else {}).items():
+                if known_media(media_type) and isinstance(media, dict):
+                    by_encoding.setdefault(encoding_of(media_type), []).append((media_type, media))
+        encoding = next((encoding for encoding in _ORDER if encoding in by_encoding), None)
+        if encoding is None:
+            redirects = not successful and any(str(code)[:1] == "3" for code in responses)
+            return OperationResponse(None, {}, redirects=redirects)
+        types = [known_media(media_type) for media_type, _ in by_encoding[encoding]]
+        accept = "application/json" if "application/json" in types else types[0]
+        if encoding == "json":
+            media = [media.get("schema") for media_type, media in by_encoding["json"] if is_json(media_type)]
+            return OperationResponse("json", self._schema(media[:MAX_MEDIA_TYPES]), accept)
+        return OperationResponse(encoding, {"type": "string"} if encoding == "text" else {}, accept)
+
+    def _schema(self, alternatives: list[Any]) -> Schema:
+        """Return the schema of a whole result, with the definitions within reach that aren't too large."""
+        root = _joined(map(self._content, alternatives), is_union=True)
+        if isinstance(types := root.get("type"), list):  # only parts of a result may be null
+            known = [one for one in types if one != "null"]
+            root["type"] = known[0] if len(known) == 1 else known or "null"
+        size = _size(root)
+        if size > MAX_BYTES:
+            smaller = (shallow(root, levels) for levels in range(4, 0, -1))
+            return next((schema for schema in smaller if _size(schema) <= MAX_BYTES), outline(root))
+        definitions: dict[str, Schema] = {}
+        edge = set(references(root))
+        for reach in range(MAX_REFERENCES + 1):
+            following: set[str] = set()
+            for name in sorted(edge - definitions.keys()):
+                found = self._definition(name)
+                size += found.size
+                is_near = reach < MAX_REFERENCES and size <= MAX_BYTES
+                definitions[name] = found.schema if is_near else outline(found.schema)
+                following.update(found.uses if is_near else ())
+            edge = following
+        return {**root, "$defs": definitions} if definitions else root
+
+    def _definition(self, name: str) -> Definition:
+        if name not in self._definitions:
+            found = self._content({"$ref": self._refs[name]})
+            self._definitions[name] = Definition(found, _size(found), frozenset(references(found)))
+        return self._definitions[name]
+
+    def _content(self, schema: Any, level: int = 0) -> Schema:
+        """Return the copy of a schema, or of the component that it refers to."""
+        try:
+            found = self._document.object(schema)
+        except UnresolvedError:
+            return {}
+        if found is schema:
+            return self._copied(found, level)
+        if id(found) not in self._copies:
+            self._copies[id(found)] = {}  # for parts that refer to the whole
+            self._copies[id(found)] = self._copied(found, level)
+        return self._copies[id(found)]
+
+    def _copied(self, schema: Any, level: int = 0) -> Schema:
+        if not isinstance(schema, dict) or level > MAX_DEPTH:
+            return {}
+        about = {"description": text} if (text := printable(schema.get("description"), MAX_DESCRIPTION)) else {}
+        if isinstance(ref := schema.get("$ref"), str):
+            if ref not in self._names:
+                self._names[ref] = self._taken.take([definition_name(ref)])
+                self._refs[self._names[ref]] = ref
+            return {"$ref": f"{DEFINITIONS}{self._names[ref]}", **about}
+        words = [word for word in ("allOf", "anyOf", "oneOf") if isinstance(schema.get(word), list)]
+        inner = (map(self._content, schema[word], repeat(level + 1)) for word in words)
+        joined = (_joined(parts, word != "allOf") for word, parts in zip(words, inner, strict=True))
+        parts = [self._own(schema, level), *joined]
+        return {**_joined(parts, is_union=False), **about}
+
+    def _own(self, schema: dict[str, Any], level: int) -> Schema:
+        """Return a copy of the keywords that describe a value, without alternatives and parts."""
+        given = schema.get("type")
+        types = [
+            one for one in (given if isinstance(given, list) else [given]) if isinstance(one, str) and one in TYPES
+        ]
+        copied: Schema = {"type": list(dict.fromkeys((*types, "null")))} if types else {}
+        if isinstance(word := schema.get("format"), str):
+            copied["format"] = word[:MAX_DESCRIPTION]
+        values = schema.get("enum", [schema["const"]] if "const" in schema else None)
+        if isinstance(values, list) and values:
+            copied["examples"] = values[:MAX_EXAMPLES]
+        if isinstance(members := schema.get("properties"), dict):
+            copied["properties"] = {
+                name: self._copied(member, level + 1)
+                for name, member in members.items()
+                if not (isinstance(member, dict) and member.get("writeOnly") is True)
+            }
+        for key in ("items", "additionalProperties"):
+            if isinstance(schema.get(key), dict):
+                copied[key] = self._copied(schema[key], level + 1)
+        return copied
+
+
+def _joined(parts: Iterable[Schema], is_union: bool) -> Schema:
+    """Return one schema with the members of all parts: for values of any of them, or of all of them."""
+    given = [part for part in parts if (part.get("type") != ["null"] if is_union else part)]
+    if len(given) < 2 or not all(given):
+        return dict(given[0]) if len(given) == 1 else {}
+    joined: Schema = {}
+    types = [part.get("type") for part in given]
+    if not is_union:
+        for part in reversed(given):
+            joined |= {key: part[key] for key in ("type", "format", "description", "examples") if key in part}
+    elif all(types):
+        joined["type"] = list(dict.fromkeys(chain.from_iterable(types)))
+    members: dict[str, Schema] = {}
+    for part in given:
+        for name, schema in part.get("properties", {}).items():
+            members[name] = _either(members.get(name, schema), schema)
+        for key in ("items",) if is_union else ("items", "additionalProperties"):
+            if key in part:
+                joined[key] = _either(joined.get(key, part[key]), part[key])
+    return joined | {"properties": members} if members else joined
+
+
+def _either(one: Schema, other: Schema) -> Schema:
+    """Return a schema for values of both: the same schema, or what is the same in both."""
+    return (
+        one
+        if one == other
+        else {key: one[key] for key in ("$ref", "type") if key in one and one[key] == other.get(key)}
+    )
+
+
+def _size(schema: Schema) -> int:
+    return len(msgspec.json.encode(schema))
