@@ -209,16 +209,22 @@ class _Costs:
         try:
             if _cyclic([node.again for node in self._nodes]):
                 raise SchemaError("refers to itself for the same value: checking would never end")
-            parts = ((one for places in node.parts.values() for one in chain(*places.values())) for node in self._nodes)
-            self.recursive = _cyclic([[*node.again, *inner] for node, inner in zip(self._nodes, parts, strict=True)])
+            parts = [[one for places in node.parts.values() for one in chain(*places.values())] for node in self._nodes]
+            self._heights = _heights([node.again for node in self._nodes], parts)
+            self.recursive = any(height > MAX_NODES for height in self._heights)
         except RecursionError:
             raise SchemaError("its chain of references is too long") from None
 
     def of(self, number: int, depth: int) -> int:
         """Return the higher of a node's costs for an object and an array. The root is number 0."""
-        return max(self._of_kind(number, depth, kind) for kind in CONTAINER_KINDS)
+        depth = min(depth, self._heights[number])  # deeper values cost nothing more
+        key = (number, depth, "")
+        if key not in self._known:
+            self._known[key] = max(self._of_kind(number, depth, kind) for kind in CONTAINER_KINDS)
+        return self._known[key]
 
     def _of_kind(self, number: int, depth: int, kind: str) -> int:
+        depth = min(depth, self._heights[number])
         key = (number, depth, kind)
         if key in self._known:
             return self._known[key]
@@ -245,6 +251,20 @@ def _cyclic(edges: list[list[int]]) -> bool:
         return found
 
     return any(visit(number) for number in range(len(edges)))
+
+
+def _heights(again: list[list[int]], parts: list[list[int]]) -> list[int]:
+    """Return the levels of parts below each node; more than MAX_NODES where they never end."""
+    heights: dict[int, int] = {}
+
+    def height(number: int) -> int:
+        if number not in heights:
+            heights[number] = MAX_NODES + 1  # if met again, the levels never end
+            inner = max(map(height, parts[number]), default=-1) + 1
+            heights[number] = max(inner, *map(height, again[number]), 0)
+        return heights[number]
+
+    return [height(number) for number in range(len(parts))]
 
 
 def _weight(schema: Schema) -> int:

@@ -89,7 +89,7 @@ class OpenApiImport:
         token: bool = False,
         selection: Selection = EVERYTHING,
     ) -> None:
-        self._document = document = read_document(data, is_part=any(selection))
+        self._document = document = read_document(data)
         self._selection = selection
         self._location = ApiLocation(document_url, base_url)
         info = document.root.get("info")
@@ -119,9 +119,7 @@ class OpenApiImport:
             self._current = operation.name
             self._document.check_time()
             try:
-                self._document.member(operation.item, "parameters")
-                decoded = operation._replace(data=self._document.member(operation.item, operation.method))
-                tool, urls = self._converter.convert(decoded)
+                tool, urls = self._converter.convert(operation)
                 tool_secrets = http_tool_of(tool).secrets
             except BadDocumentError:
                 raise
@@ -164,7 +162,6 @@ class OpenApiImport:
         return taken.take(slugs) if slugs and "#" not in operation.path else None
 
     def _operations(self) -> Iterator[Operation]:
-        """Yield the operations with their heads only; `convert` decodes the rest."""
         for path, item in self._document.paths():
             if path.startswith("x-"):
                 continue
@@ -174,9 +171,8 @@ class OpenApiImport:
                 self._skipped.append(ImportNote(printable(path, 200), str(item)))
                 continue
             for method in METHODS:
-                if (head := self._document.head(item, method)) is not None:
-                    self._document.member(item, "servers")
-                    yield Operation(method, path, head, item)
+                if isinstance(data := item.get(method), dict):
+                    yield Operation(method, path, data, item)
             if "trace" in item:
                 self._skipped.append(ImportNote(f"TRACE {printable(path, 200)}", "no tool sends TRACE"))
 

@@ -1,13 +1,10 @@
 """Read an OpenAPI document, JSON or YAML, within limits, and resolve its references. Nothing is fetched.
 
-Only the needed parts of a JSON document are decoded, so that a few tools can be imported from a large document.
-
 YAML is read by the rules of YAML 1.2, as OpenAPI requires: `no` and `2026-11-15` are strings, and all keys are strings.
 The parser's events are processed without recursion. Aliases count with their whole content each time, so that alias
 bombs are refused before anything traverses them.
 """
 
-import codecs
 import re
 from collections.abc import Iterator
 from time import thread_time
@@ -174,16 +171,14 @@ def _not_yaml(error: Exception) -> InvalidError:
 
 # The document and its references
 
-MAX_BYTES = 32 * 1024**2  # of a whole document; MAX_INPUT_BYTES of JSON if only a part is imported
+MAX_YAML_BYTES = 32 * 1024**2
 MAX_JSON_VALUES = 4_000_000
 MAX_STEPS = 20  # from one reference to the next
-LAZY_LEVELS = 3  # #/components/schemas/Pet and #/paths/~1pets/get are decoded one by one
 CHUNK = 1024**2
 MAX_SECONDS = 60.0  # of processor time, so that a busy machine refuses no document
 PART_OPTIONS = "--only, --tag and --operation (over REST: only=, tag= and operation=)"
 IMPORT_A_PART = f"import a part of it with {PART_OPTIONS}"
 
-_READ_AT_ONCE = ("openapi", "swagger", "info", "servers", "security")
 _VERSION = re.compile(r"3\.[01](\.|-|$)")
 _BOM = b"\xef\xbb\xbf"
 _NOWHERE = object()
@@ -197,27 +192,12 @@ class BadDocumentError(InvalidError):
     """An error for a document that is not JSON, too large, or too slow to read, so that nothing can be imported."""
 
 
-class OperationHead(msgspec.Struct):
-    """The members of an operation that select and name its tool."""
-
-    operationId: Any = None  # noqa: N815 - the name in documents
-    summary: Any = None
-    tags: Any = None
-    servers: Any = None
-
-
 class OpenApiDocument:
-    """An OpenAPI document. `version` is (3, 0) or (3, 1).
-
-    The parts of a JSON document are decoded when first needed; until then they are `msgspec.Raw`.
-    """
+    """An OpenAPI document."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self.root = root
         self._end = thread_time() + MAX_SECONDS
-        self._complete: set[int] = set()  # ids of completely decoded nodes near the root
-        for name in _READ_AT_ONCE:
-            self.member(root, name)
         if "swagger" in root:
             raise InvalidError(
                 "Swagger 2.0 is not supported, only OpenAPI 3.0 and 3.1; convert it first (with swagger2openapi)"
@@ -226,7 +206,6 @@ class OpenApiDocument:
             raise InvalidError("not an OpenAPI document: it has no key `openapi`")
         if not _VERSION.match(str(root["openapi"])):
             raise InvalidError(f"openapi: only 3.0 and 3.1 are supported, got {str(root['openapi'])[:20]!r}")
-        self.version = (3, 1) if str(root["openapi"]).startswith("3.1") else (3, 0)
 
     def check_time(self) -> None:
         """Raise BadDocumentError if the import has taken too much processor time; end if nobody waits for it."""
@@ -235,31 +214,16 @@ class OpenApiDocument:
             raise BadDocumentError(f"the document takes more than {MAX_SECONDS:.0f} s to read: {IMPORT_A_PART}")
 
     def paths(self) -> Iterator[tuple[str, dict[str, Any] | UnresolvedError]]:
-        """Yield each path with its item, whose members may not be decoded yet, or with its error."""
-        paths = self.member(self.root, "paths", 1)
+        """Yield each path with its item, or with its error."""
+        paths = self.root.get("paths")
         if not isinstance(paths, dict):
             what = "expected an object with a path for each key; without it there is nothing to import"
             raise BadDocumentError(f"paths: {what}")
-        for path in paths:
+        for path, item in paths.items():
             try:
-                yield path, self.object(self.member(paths, path, 2))
+                yield path, self.object(item)
             except UnresolvedError as error:
                 yield path, error
-
-    def head(self, item: dict[str, Any], method: str) -> dict[str, Any] | None:
-        """Return the head of an operation without decoding the rest, or None if the operation doesn't exist."""
-        data = item.get(method)
-        if not isinstance(data, msgspec.Raw):
-            return data if isinstance(data, dict) else None
-        return msgspec.structs.asdict(_decode(data, OperationHead)) if _is_object(data) else None
-
-    def member(self, node: dict[str, Any], name: str, level: int = LAZY_LEVELS) -> Any:
-        """Return a member of an object, decoded in place when first needed."""
-        value = node.get(name)
-        if isinstance(value, msgspec.Raw):
-            is_lazy = level < LAZY_LEVELS and _is_object(value)
-            value = node[name] = _decode(value, dict[str, msgspec.Raw] if is_lazy else Any)
-        return value
 
     def at(self, ref: str) -> Any:
         """Return the target of a reference. Raises BadDocumentError if the import takes too long."""
@@ -271,17 +235,10 @@ class OpenApiDocument:
         if not ref.startswith("#/"):
             raise UnresolvedError(f"it refers to {ref[:100]!r}: write it as a path, #/components/…")
         node: Any = self.root
-        steps = ref[2:].split("/")
-        for level, step in enumerate(steps, 1):
-            name = unquote(step).replace("~1", "/").replace("~0", "~")
-            if isinstance(node, dict):
-                self.member(node, name, LAZY_LEVELS if level == len(steps) else level)
-            node = _step(node, name)
+        for step in ref[2:].split("/"):
+            node = _step(node, unquote(step).replace("~1", "/").replace("~0", "~"))
             if node is _NOWHERE:
                 raise UnresolvedError(f"it refers to {ref[:100]!r}: there is nothing in the document")
-        if len(steps) < LAZY_LEVELS and id(node) not in self._complete:
-            self._decode_rest(node)
-            self._complete.add(id(node))
         return node
 
     def is_marked(self, schema: Any, mark: str) -> bool:
@@ -296,60 +253,45 @@ class OpenApiDocument:
         for _ in range(MAX_STEPS):
             if not isinstance(value, dict):
                 raise UnresolvedError("expected an object")
-            ref = self.member(value, "$ref")
+            ref = value.get("$ref")
             if not isinstance(ref, str):
                 return value
             value = self.at(ref)
         raise UnresolvedError("its references are circular")
 
-    def _decode_rest(self, node: Any, level: int = 1) -> None:
-        """Decode the rest of a node near the root."""
-        if isinstance(node, dict) and level <= LAZY_LEVELS:
-            for name in node:
-                self._decode_rest(self.member(node, name), level + 1)
 
-
-def read_document(data: bytes | str, is_part: bool = False) -> OpenApiDocument:
-    """Read a document. Raises InvalidError. With `is_part`, only some operations are imported, so it may be larger."""
+def read_document(data: bytes | str) -> OpenApiDocument:
+    """Read a document. Raises InvalidError."""
     data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     is_json = data[:CHUNK].removeprefix(_BOM).lstrip()[:1] == b"{"
-    # Decoded as one string, the document could take four times its size.
-    limit = MAX_INPUT_BYTES if is_json and is_part else MAX_BYTES
+    limit = MAX_INPUT_BYTES if is_json else MAX_YAML_BYTES
     if len(data) > limit:
         size = f"the document is larger than {limit // 1024**2} MiB ({len(data) / 1024**2:.0f} MiB)"
-        if is_json and is_part:
-            raise InvalidError(f"{size}: remove paths that you don't need from it")
-        advice = IMPORT_A_PART if is_json else "convert it to JSON, and " + IMPORT_A_PART
-        raise InvalidError(f"{size}: {advice}. Up to {MAX_INPUT_BYTES // 1024**2} MiB of JSON are supported")
+        raise InvalidError(f"{size}: {'remove paths that you do not need' if is_json else 'convert it to JSON'}")
     # Every value except the first follows a bracket or a comma.
     if is_json and data.count(b"[") + data.count(b"{") + data.count(b",") > MAX_JSON_VALUES:
         raise InvalidError(f"the document has more than {MAX_JSON_VALUES:,} values: remove parts that you don't need")
-    start = 0
-    while start < len(data):
-        chunk = data[start : start + CHUNK]
-        try:
-            start += codecs.utf_8_decode(chunk, "strict", start + CHUNK >= len(data))[1]
-        except UnicodeDecodeError as error:
-            place = start + error.start
-            raise InvalidError(f"the document is not UTF-8 (byte {place}); save it as UTF-8") from None
     data = data.removeprefix(_BOM)
-    root = _decode(data, dict[str, msgspec.Raw]) if is_json else read_yaml(data.decode())
+    root = _decoded(data) if is_json else read_yaml(_text_of(data))
     if not isinstance(root, dict):
         raise InvalidError("not an OpenAPI document: expected an object with `openapi`, `info` and `paths`")
     return OpenApiDocument(root)
 
 
-def _decode(data: bytes | msgspec.Raw, kind: Any) -> Any:
+def _text_of(data: bytes) -> str:
     try:
-        return msgspec.json.decode(data, type=kind)
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidError(f"the document is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
     except RecursionError:
         raise BadDocumentError("the document is nested too deep") from None
     except (msgspec.DecodeError, ValueError) as error:
         raise BadDocumentError(f"not JSON: {error}") from None
-
-
-def _is_object(part: msgspec.Raw) -> bool:
-    return memoryview(part)[0] == ord("{")
 
 
 def _step(node: Any, name: str) -> Any:
