@@ -111,7 +111,7 @@ def test_a_large_document(monkeypatch):
 
 
 def test_a_document_of_too_many_values(monkeypatch):
-    monkeypatch.setattr(reading, "MAX_JSON_VALUES", 20)
+    monkeypatch.setattr(reading, "MAX_VALUES", 20)
     with pytest.raises(InvalidError, match="more than 20 values"):
         slugs(JSON, tag=("queues",))
 

@@ -1,9 +1,4 @@
-"""Read an OpenAPI document, JSON or YAML, within limits, and resolve its references. Nothing is fetched.
-
-YAML is read by the rules of YAML 1.2, as OpenAPI requires: `no` and `2026-11-15` are strings, and all keys are strings.
-The parser's events are processed without recursion. Aliases count with their whole content each time, so that alias
-bombs are refused before anything traverses them.
-"""
+"""Read an OpenAPI document, JSON or YAML, within limits, and resolve its references. Nothing is fetched."""
 
 import re
 from collections.abc import Iterator
@@ -12,167 +7,28 @@ from typing import Any
 from urllib.parse import unquote
 
 import msgspec
-import yaml
 
+from onetool.core import yaml
 from onetool.core.os_files import MAX_INPUT_BYTES
 from onetool.core.work import check_wanted
 from onetool.sources.bundles.errors import InvalidError
 
 MAX_DEPTH = 200
 MAX_VALUES = 4_000_000
-
-# A number with a leading zero is a string: a code, or part of a telephone number.
-_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,40})")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
-_WORDS = {
-    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-}
 _AS_WRITTEN = ("openapi", "swagger", "version")  # `1.10` is not the number 1.1
-_MERGE = "<<"
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _Open:
-    """An unfinished mapping or list."""
-
-    __slots__ = ("anchor", "key", "size", "value")
-
-    def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None) -> None:
-        self.value = value
-        self.anchor = anchor
-        self.key: str | None = None
-        self.size = 1
 
 
 def read_yaml(text: str) -> Any:
     """Parse one document. Raises InvalidError with the line."""
     try:
-        loader = _LOADER(text)
-    except yaml.YAMLError as error:
-        raise _not_yaml(error) from None
-    try:
-        return _Builder().read(loader)
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
-        raise _not_yaml(error) from None
-    finally:
-        loader.dispose()
-
-
-class _Builder:
-    def __init__(self) -> None:
-        self._open: list[_Open] = []
-        self._anchors: dict[str, tuple[Any, int]] = {}
-        self._total = 0
-        self._root: Any = None
-        self._documents = 0
-
-    def read(self, loader: Any) -> Any:
-        while loader.check_event():
-            event = loader.get_event()
-            if isinstance(event, yaml.ScalarEvent):
-                self._scalar(event)
-            elif isinstance(event, yaml.MappingStartEvent):
-                self._begin({}, event)
-            elif isinstance(event, yaml.SequenceStartEvent):
-                self._begin([], event)
-            elif isinstance(event, yaml.CollectionEndEvent):
-                done = self._open.pop()
-                self._remember(done.anchor, done.value, done.size)
-                self._add(done.value, done.size, event)
-            elif isinstance(event, yaml.AliasEvent):
-                self._alias(event)
-            elif isinstance(event, yaml.DocumentStartEvent):
-                self._documents += 1
-                if self._documents > 1:
-                    raise _yaml_error(event, "a second document begins here; one file is one document: remove the ---")
-        return self._root
-
-    def _scalar(self, event: Any) -> None:
-        above = self._open[-1] if self._open else None
-        if above is not None and isinstance(above.value, dict) and above.key is None:
-            above.key = event.value
-            self._remember(event.anchor, event.value, 1)
-            return
-        # Only near the top, such as `info.version`.
-        kept = above is not None and above.key in _AS_WRITTEN and len(self._open) <= 2
-        plain = event.implicit[0] and not kept
-        value = _plain_scalar(event.value) if plain else event.value
-        self._remember(event.anchor, value, 1)
-        self._add(value, 1, event)
-
-    def _begin(self, value: dict[str, Any] | list[Any], event: Any) -> None:
-        if len(self._open) >= MAX_DEPTH:
-            raise _yaml_error(event, f"nested more than {MAX_DEPTH} levels deep")
-        above = self._open[-1] if self._open else None
-        if above is not None and isinstance(above.value, dict) and above.key is None:
-            raise _yaml_error(event, "a key that is not a string; write a plain string before the ':'")
-        self._open.append(_Open(value, event.anchor))
-
-    def _alias(self, event: Any) -> None:
-        if event.anchor not in self._anchors:
-            raise _yaml_error(event, "'*' refers to an anchor that does not exist; quote a string that begins with '*'")
-        value, size = self._anchors[event.anchor]
-        above = self._open[-1]
-        if isinstance(above.value, dict) and above.key is None:
-            if not isinstance(value, str):
-                raise _yaml_error(event, "a key that is not a string; write a plain string before the ':'")
-            above.key = value
-            return
-        self._add(value, size, event)
-
-    def _remember(self, anchor: str | None, value: Any, size: int) -> None:
-        if anchor is not None:
-            self._anchors[anchor] = (value, size)
-
-    def _add(self, value: Any, size: int, event: Any) -> None:
-        if not self._open:
-            self._root = value
-            return
-        above = self._open[-1]
-        above.size += size
-        if above.size > MAX_VALUES:
-            raise _yaml_error(event, f"more than {MAX_VALUES:,} values, counting what aliases repeat")
-        if isinstance(above.value, list):
-            above.value.append(value)
-            return
-        key, above.key = above.key or "", None
-        if key == _MERGE:
-            for source in value if isinstance(value, list) else [value]:
-                if not isinstance(source, dict):
-                    raise _yaml_error(event, "'<<' takes a mapping, or a list of them")
-                above.value.update({name: item for name, item in source.items() if name not in above.value})
-        else:
-            above.value[key] = value
-
-
-def _plain_scalar(text: str) -> Any:
-    if text in _WORDS:
-        return _WORDS[text]
-    if text[0] in "+-.0123456789":
-        if _INTEGER.fullmatch(text):
-            return int(text)
-        if _FLOAT.fullmatch(text):
-            return float(text)
-    return text
-
-
-def _yaml_error(event: Any, message: str) -> InvalidError:
-    return InvalidError(f"line {event.start_mark.line + 1}: {message}")
-
-
-def _not_yaml(error: Exception) -> InvalidError:
-    mark = getattr(error, "problem_mark", None)
-    place = f"line {mark.line + 1}: " if mark else ""
-    what = getattr(error, "problem", None) or "a character that is not allowed in YAML"
-    return InvalidError(f"{place}not YAML: {what}")
+        return yaml.read(text, max_depth=MAX_DEPTH, max_values=MAX_VALUES, with_lines=False, text_keys=_AS_WRITTEN).data
+    except yaml.YamlError as error:
+        raise InvalidError(f"line {error.line}: {error}") from None
 
 
 # The document and its references
 
 MAX_YAML_BYTES = 32 * 1024**2
-MAX_JSON_VALUES = 4_000_000
 MAX_STEPS = 20  # from one reference to the next
 CHUNK = 1024**2
 MAX_SECONDS = 60.0  # of processor time, so that a busy machine refuses no document
@@ -269,8 +125,8 @@ def read_document(data: bytes | str) -> OpenApiDocument:
         size = f"the document is larger than {limit // 1024**2} MiB ({len(data) / 1024**2:.0f} MiB)"
         raise InvalidError(f"{size}: {'remove paths that you do not need' if is_json else 'convert it to JSON'}")
     # Every value except the first follows a bracket or a comma.
-    if is_json and data.count(b"[") + data.count(b"{") + data.count(b",") > MAX_JSON_VALUES:
-        raise InvalidError(f"the document has more than {MAX_JSON_VALUES:,} values: remove parts that you don't need")
+    if is_json and data.count(b"[") + data.count(b"{") + data.count(b",") > MAX_VALUES:
+        raise InvalidError(f"the document has more than {MAX_VALUES:,} values: remove parts that you don't need")
     data = data.removeprefix(_BOM)
     root = _decoded(data) if is_json else read_yaml(_text_of(data))
     if not isinstance(root, dict):
