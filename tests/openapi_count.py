@@ -38,12 +38,13 @@ GITHUB = MODULES / "@octokit" / "openapi" / "generated"
 AT = "https://documents.example.com/openapi.json"  # where documents are that name no host
 
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
-NOT_ARGUMENTS = ("accept", "content-type", "authorization")  # headers that OpenAPI says to ignore
+NOT_ARGUMENTS = ("accept", "content-type", "content-length", "authorization")  # headers that callers don't choose
 BODIES = ("application/json", "json", "x-www-form-urlencoded", "multipart")  # the best one first
 # Why an operation or an optional argument can't be had: there is no form for it that a server would understand.
 IMPOSSIBLE = (
     *("no tool sends TRACE", "isn't a path", "is neither http:// nor https://", "has no default"),
     *("its body is text/xml", "its body is application/xml", "its body is :", "its body has no content"),
+    *("its form is not an object", "a parameter without `name` or `in`"),
     *("can't be sent in the header", "can't be sent in the path", "several cookies"),
 )
 

@@ -83,9 +83,9 @@ def test_what_a_parameter_lacks_costs_the_parameter_alone():
 
 
 def test_too_many_parameters_are_noted():
-    found = imported({"/things": {"get": parameters(*(parameter(f"p{n}") for n in range(203)))}})
-    assert len(found.tools[0][2]["argSchema"]["properties"]) == 200
-    assert found.notes == [("GET /things", "3 more parameters are left out: an operation is limited to 200")]
+    found = imported({"/things": {"get": parameters(*(parameter(f"p{n}") for n in range(1_003)))}})
+    assert len(found.tools[0][2]["argSchema"]["properties"]) == 1_000
+    assert found.notes == [("GET /things", "3 more parameters are left out: an operation is limited to 1,000")]
 
 
 def test_a_parameter_with_content_is_a_text_of_json():

@@ -66,7 +66,7 @@ def describe_defaults(schema: dict[str, Any]) -> None:
 
 # Parameters
 
-MAX_PARAMETERS = 200
+MAX_PARAMETERS = 1_000  # some lists have a parameter for each filter of each field
 
 _IN_PATH = re.compile(r"\{([^{}/]{1,100})\}")
 _UNFIT_IN_PATH = re.compile(r"[\x00-\x20\x7f-\x9f\\{}]")
@@ -114,7 +114,7 @@ class ParameterConverter:
         parameters: dict[tuple[str, str], Parameter] = {}
         items = [item for items in lists if isinstance(items, list) for item in items]
         if (left := len(items) - MAX_PARAMETERS) > 0:
-            self._note(f"{left:,} more parameters are left out: an operation is limited to {MAX_PARAMETERS}")
+            self._note(f"{left:,} more parameters are left out: an operation is limited to {MAX_PARAMETERS:,}")
         for item in items[:MAX_PARAMETERS]:
             data = self._document.object(item)
             name, place = data.get("name"), data.get("in")

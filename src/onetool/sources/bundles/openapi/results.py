@@ -176,7 +176,7 @@ def _joined(parts: Iterable[Schema], is_union: bool) -> Schema:
     if len(given) < 2 or not all(given):
         return dict(given[0]) if len(given) == 1 else {}
     joined: Schema = {}
-    types = [part.get("type") for part in given]
+    types: list[Any] = [part.get("type") for part in given]
     if not is_union:
         for part in reversed(given):
             joined |= {key: part[key] for key in ("type", "format", "description", "examples") if key in part}
@@ -185,7 +185,7 @@ def _joined(parts: Iterable[Schema], is_union: bool) -> Schema:
     members: dict[str, Schema] = {}
     for part in given:
         for name, schema in part.get("properties", {}).items():
-            members[name] = _either(members.get(name, schema), schema)
+            members[name] = _either(members[name], schema) if name in members else schema
         for key in ("items",) if is_union else ("items", "additionalProperties"):
             if key in part:
                 joined[key] = _either(joined.get(key, part[key]), part[key])
@@ -194,11 +194,9 @@ def _joined(parts: Iterable[Schema], is_union: bool) -> Schema:
 
 def _either(one: Schema, other: Schema) -> Schema:
     """Return a schema for values of both: the same schema, or what is the same in both."""
-    return (
-        one
-        if one == other
-        else {key: one[key] for key in ("$ref", "type") if key in one and one[key] == other.get(key)}
-    )
+    if one == other:
+        return one
+    return {key: one[key] for key in ("$ref", "type") if key in one and one[key] == other.get(key)}
 
 
 def _size(schema: Schema) -> int:
