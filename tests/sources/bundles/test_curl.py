@@ -261,6 +261,10 @@ def test_options():
     assert request("curl --url https://x.example/a --header=X:1")["headers"] == {"X": "1"}
     assert request("curl -da=1 https://x.example")["body"] == {"a": "${a}"}
     assert from_curl("curl -k https://x.example").notes == ["-k is left out: certificates are always checked"]
+    assert request("curl -sXPOST -d '' -- https://x.example")["method"] == "POST"
+    assert request("curl https://x.example --no-progress-meter --data-raw=-1 -H 'A: -b'")["headers"]["A"] == "-b"
+    assert refused("curl -sE cert.pem https://x.example")
+    assert "--proxy is left out" in from_curl("curl --proxy p.example https://x.example").notes[0]
     assert request("curl x.example/a")["urlTemplate"] == "https://x.example/a"
     assert request("curl localhost:9000/a")["urlTemplate"] == "http://localhost:9000/a"
 
@@ -324,18 +328,19 @@ def test_how_the_answer_is_read(command, encoding):
         ("wget https://x.example", "begin with curl"),
         ("curl -s", "no URL"),
         ("curl https://a.example https://b.example", "two URLs"),
-        ("curl https://x.example --next https://y.example", "one by one"),
+        ("curl https://x.example --next https://y.example", "not supported: --next"),
         ("curl -H", "needs a value"),
-        ("curl --frobnicate https://x.example", "unknown option --frobnicate"),
+        ("curl --frobnicate https://x.example", "not supported: --frobnicate"),
+        ("curl -m nan https://x.example", "-m/--max-time: invalid number value: 'nan'"),
         ("curl -F file https://x.example", "name=@path for a file"),
         ("curl -F a=1 -d b=2 https://x.example", "several bodies"),
         ("curl -F 'a=@x;type=no type' https://x.example", "contentType"),
         ("curl https://x.example -H 'Content-Type: multipart/form-data; boundary=x' --data-raw 'x'", "multipart"),
         ("curl -d @body.json https://x.example", "files are not supported"),
         ("curl -b cookies.txt https://x.example", "files of cookies"),
-        ('curl ^"https://x.example^"', "Windows"),
-        ("curl https://x.example ^\n -X POST", "Windows"),
-        ("curl https://x.example `\n -X POST", "PowerShell"),
+        ('curl ^"https://x.example^"', "cmd or PowerShell"),
+        ("curl https://x.example ^\n -X POST", "cmd or PowerShell"),
+        ("curl https://x.example `\n -X POST", "cmd or PowerShell"),
         ("curl https://x.example/$(cat /etc/passwd)", "contains another command"),
         ('curl "https://x.example/`id`"', "contains another command"),
         ("curl 'https://x.example", "never closed"),
@@ -348,7 +353,7 @@ def test_how_the_answer_is_read(command, encoding):
         ("curl -X BREW https://x.example", "a tool can send"),
         ("curl https://x.example --json '{'", "not JSON"),
         ("curl -H $'X: a\\nEvil: b' https://x.example", "one line"),
-        ("curl --digest -u a:b https://x.example", "digest"),
+        ("curl --digest -u a:b https://x.example", "not supported: --digest"),
         ("curl https://x.example -H 'Authorization: AWS4-HMAC-SHA256 Credential=a'", "signature"),
         ("curl https://x.example/\ue000", "characters"),
         ("curl 'https://x.example/a b'", "a space"),

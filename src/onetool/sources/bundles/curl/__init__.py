@@ -61,10 +61,11 @@ class _Converter:
     def __init__(self, command: Command, variables: dict[str, str]) -> None:
         self._command = command
         self._notes = command.notes
-        if command.is_put and command.url.endswith("/"):
+        url = command.urls[0].strip()
+        if command.upload and url.endswith("/"):
             self._notes.append("curl adds the file's name to an address that ends with /; the tool doesn't")
-        scheme, user, self._host, self._path, query = self._split(command.url)
-        self._command.user = command.user or unquote(user)
+        scheme, user, self._host, self._path, query = self._split(url)
+        self._user = command.user or unquote(user)
         self._query_text = query
         self._secrets = CommandSecrets(self._host, variables)
         self._arguments = ArgumentCollector(self._secrets)
@@ -76,10 +77,11 @@ class _Converter:
         path, plain_path = self._read_path()
         if self._command.bearer:
             self._auth = {"type": "bearer", "value": self._secrets.take(self._command.bearer, "TOKEN")}
-        elif self._command.user:
-            self._basic(self._command.user)
+        elif self._user:
+            self._basic(self._user)
         for name, value in self._command.headers:
-            self._read_header(name, value)
+            if value:  # `Name:` tells curl not to send the header
+                self._read_header(name, value)
         method = self._method()
         query, body = self._read_data()
         request: dict[str, Any] = {"method": method, "urlTemplate": self._base + path}
@@ -88,9 +90,12 @@ class _Converter:
         request |= body
         request |= {"auth": self._auth} if self._auth else {}
         request |= {"followRedirects": True} if self._command.follows else {}
-        timeout_ms = self._command.timeout_ms or (FILE_TIMEOUT_MS if self._command.sends_files else 0)
-        request |= {"timeoutMs": timeout_ms} if timeout_ms else {}
-        request |= {"retries": self._command.retries} if self._command.retries else {}
+        if timeout_ms := min(int(self._command.seconds * 1000), 600_000):
+            request["timeoutMs"] = timeout_ms
+        elif self._command.sends_files:
+            request["timeoutMs"] = FILE_TIMEOUT_MS
+        if retries := min(int(self._command.retries), 10):
+            request["retries"] = retries
         slug = path_slug(method.lower(), plain_path)
         tool = {
             "type": "http",
@@ -219,7 +224,7 @@ class _Converter:
     def _method(self) -> str:
         command = self._command
         sends = not command.is_get and (command.data or command.fields or command.file)
-        implied = "HEAD" if command.is_head else "PUT" if command.is_put else "POST" if sends else "GET"
+        implied = "HEAD" if command.is_head else "PUT" if command.upload else "POST" if sends else "GET"
         method = command.method or implied
         if method not in _METHODS:
             raise InvalidError(f"-X {shell_text(method)[:20]}: a tool can send {', '.join(_METHODS)}")
@@ -231,7 +236,7 @@ class _Converter:
         pairs.add_query(self._query_text)
         for text in self._command.query:
             pairs.add_query(text.removeprefix("+"))
-        data = self._command.data
+        data = [part for part in self._command.data if part[0] != "file"]
         if self._command.is_get:
             for kind, text in data:
                 (pairs.add if kind == "pair" else pairs.add_query)(text)

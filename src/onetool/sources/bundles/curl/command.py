@@ -6,12 +6,15 @@ because `$ref` is JSON. Options that matter only to curl itself are ignored.
 """
 
 import re
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from onetool.sources.bundles.errors import InvalidError
 
 MAX_COMMAND = 1024**2
+MAX_NUMBER = 10**9  # of an option
 BEGIN, END = "\ue000", "\ue001"  # around the name of a variable; private-use characters
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]{0,99})\}|([A-Za-z_][A-Za-z0-9_]{0,99}))")
@@ -29,10 +32,8 @@ def words(text: str) -> list[str]:
     if BEGIN in text or END in text or "\0" in text:
         raise InvalidError("the command contains invalid characters (U+E000, U+E001 or NUL)")
     text = text.replace("\r\n", "\n").strip()
-    if re.search(r"\^\s*\n|\^\"", text):
-        raise InvalidError("this is a command for Windows (with ^); copy it as cURL for bash instead")
-    if re.search(r"`\s*\n", text) or re.match(r"(?i)(invoke-webrequest|iwr)\b", text):
-        raise InvalidError("this is a command for PowerShell; copy it as cURL for bash instead")
+    if re.search(r"\^\s*\n|\^\"|`\s*\n", text):
+        raise InvalidError("this is a command for cmd or PowerShell; copy it as cURL for bash instead")
     text = re.sub(r"\A[$>#]\s+", "", text)  # a prompt
     return list(_WordReader(text).words())
 
@@ -187,6 +188,21 @@ def _mark_variables(text: str) -> str:
 _FORM_OPTION = re.compile(r';\s*(type|filename|encoder|headers)=("[^"]*"|[^;]*)')
 _QUOTED_VALUE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 
+# Options that affect the connection, the output, or curl itself.
+_IGNORED_FLAGS = """
+-s --silent -S --show-error -i --include --show-headers -v --verbose -f --fail --fail-with-body --fail-early -g
+--globoff -O --remote-name -J --remote-header-name -R --remote-time -N -# --progress-bar --compressed --tr-encoding -0
+--http1.0 --http1.1 --http2 --http2-prior-knowledge --http3 --http3-only -1 -2 -3 --tlsv1 --tlsv1.0 --tlsv1.1 --tlsv1.2
+--tlsv1.3 --ssl-no-revoke --ssl-reqd -4 --ipv4 -6 --ipv6 -q --disable --path-as-is --basic --tcp-nodelay --tcp-fastopen
+--create-dirs --retry-connrefused --retry-all-errors --raw --styled-output -Z --parallel --post301 --post302 --post303
+"""
+_IGNORED_VALUES = """
+-o --output --output-dir -w --write-out -c --cookie-jar -D --dump-header --connect-timeout --expect100-timeout
+--retry-delay --retry-max-time --max-redirs --max-filesize --limit-rate --rate -y --speed-time -Y --speed-limit --stderr
+--trace --trace-ascii --keepalive-time -C --continue-at --parallel-max --tls-max --ciphers
+"""
+_LEFT_OUT = "-x --proxy -U --proxy-user --noproxy --resolve --connect-to --interface --cacert --capath --unix-socket"
+
 FieldKind = Literal["text", "file", "text_file"]
 _FIELD_KINDS: dict[str, FieldKind] = {"": "text", "@": "file", "<": "text_file"}
 
@@ -201,83 +217,46 @@ class FormField(NamedTuple):
     filename: str = ""
 
 
-class Command:
+class Command(Namespace):
     """A parsed curl command, in curl's terms."""
 
     def __init__(self) -> None:
-        self.url = ""
+        super().__init__()
+        self.urls: list[str] = []
         self.method = ""
         self.headers: list[tuple[str, str]] = []
-        self.data: list[tuple[str, str]] = []  # ("raw" | "pair" | "json", text)
+        self.data: list[tuple[str, str]] = []  # ("raw" | "pair" | "json" | "file", text)
         self.fields: list[FormField] = []  # of -F
-        self.file = ""  # the path of a file that is the body
+        self.upload = ""  # of -T, the path of a file
         self.user = ""
         self.bearer = ""
         self.is_get = False
         self.is_head = False
-        self.is_put = False
+        self.is_insecure = False
         self.follows = False
-        self.retries = 0
-        self.timeout_ms = 0
+        self.retries = 0.0
+        self.seconds = 0.0
         self.query: list[str] = []
-        self.notes: list[str] = []
+        self.left_out: list[str] = []
+
+    @property
+    def file(self) -> str:
+        """The path of a file that is the body."""
+        return self.upload or next((text for kind, text in self.data if kind == "file"), "")
 
     @property
     def sends_files(self) -> bool:
         return bool(self.file) or any(field.kind == "file" for field in self.fields)
 
-
-# Ignored options with a value, which affect the connection, the output, or curl itself.
-# fmt: off
-_IGNORED = frozenset((
-    "-o", "--output", "-w", "--write-out", "-c", "--cookie-jar", "-D", "--dump-header", "--connect-timeout",
-    "--retry-delay", "--retry-max-time", "--max-redirs", "--limit-rate", "-y", "--speed-time", "-Y", "--speed-limit",
-    "--stderr", "--trace", "--trace-ascii", "--keepalive-time", "--output-dir", "--create-file-mode",
-    "--max-filesize", "-C", "--continue-at", "--parallel-max", "--rate", "--expect100-timeout", "--tls-max",
-    "--ciphers", "--curves", "--dns-servers", "--hostpubmd5",
-))
-_NOTED = {
-    "-x": "the proxy", "--proxy": "the proxy", "--resolve": "--resolve", "--connect-to": "--connect-to",
-    "--interface": "--interface", "--cacert": "the certificates", "--capath": "the certificates",
-    "--proxy-user": "the proxy's user", "-U": "the proxy's user", "--noproxy": "--noproxy", "--preproxy": "the proxy",
-    "--unix-socket": "--unix-socket", "--socks5": "the proxy", "--socks5-hostname": "the proxy",
-    "--haproxy-clientip": "it",
-}
-_REFUSED = {
-    "-K": "config files are not supported; write their options into the command",
-    "-E": "client certificates are not supported",
-    "--aws-sigv4": "AWS signatures are not supported",
-    "--next": "one command becomes one tool: import the requests one by one",
-    "-n": ".netrc files are not supported; write -u user:password",
-    "--variable": "variables of curl are not supported; write their values into the command",
-    "--negotiate": "this kind of auth is not supported",
-    "--digest": "digest auth is not supported",
-    "--ntlm": "this kind of auth is not supported",
-}
-_ALIASES = {
-    "--form": "-F", "--upload-file": "-T", "--config": "-K", "--cert": "-E", "--key": "-E",
-    "-:": "--next", "--netrc": "-n", "--netrc-file": "-n", "--anyauth": "--digest", "--request": "-X",
-    "--header": "-H", "--data": "-d", "--data-ascii": "-d", "--user": "-u", "--cookie": "-b", "--user-agent": "-A",
-    "--referer": "-e", "--get": "-G", "--head": "-I", "--location": "-L", "--max-time": "-m",
-    "--location-trusted": "-L", "--insecure": "-k", "--range": "-r",
-}
-_FLAGS = frozenset((
-    "-s", "--silent", "-S", "--show-error", "-i", "--include", "--show-headers", "-v", "--verbose", "-f", "--fail",
-    "--fail-with-body", "--fail-early", "-g", "--globoff", "-O", "--remote-name", "-J", "--remote-header-name", "-R",
-    "--remote-time", "-N", "--no-buffer", "-#", "--progress-bar", "--no-progress-meter", "--compressed",
-    "--tr-encoding", "-0", "--http1.0", "--http1.1", "--http2", "--http2-prior-knowledge", "--http3", "--http3-only",
-    "-1", "-2", "-3", "--tlsv1", "--tlsv1.0", "--tlsv1.1", "--tlsv1.2", "--tlsv1.3", "--ssl-no-revoke", "-4",
-    "--ipv4", "-6", "--ipv6", "-q", "--disable", "--path-as-is", "--basic", "--no-keepalive", "--tcp-nodelay",
-    "--tcp-fastopen", "-a", "--create-dirs", "--retry-connrefused", "--retry-all-errors", "--raw", "--styled-output",
-    "-Z", "--parallel", "--compressed-ssh", "--proto-default", "--post301", "--post302", "--post303", "--no-alpn",
-    "--no-npn", "--ca-native", "--ssl-reqd", "-l",
-))
-_VALUED = frozenset((
-    "-X", "-H", "-d", "--data-raw", "--data-binary", "-F", "--form-string", "-T", "--data-urlencode", "--json", "-u",
-    "--oauth2-bearer", "-b", "-A", "-e", "-r", "--url", "--url-query", "-m", "--retry",
-))
-_SWITCHES = {"-G": "is_get", "-I": "is_head", "-L": "follows"}
-# fmt: on
+    @property
+    def notes(self) -> list[str]:
+        notes = [f"{name} is left out: tools can't choose how they reach the network" for name in self.left_out]
+        if self.is_insecure:
+            notes.append("-k is left out: certificates are always checked")
+        for name, value, kind, *_ in self.fields:
+            if kind == "text_file":
+                notes.append(f"-F {name}=<{value[:40]}: {name} takes the text itself, not a file to read it from")
+        return notes
 
 
 def read_command(words: list[str]) -> tuple[Command, dict[str, str]]:
@@ -290,151 +269,137 @@ def read_command(words: list[str]) -> tuple[Command, dict[str, str]]:
     if not rest or rest[0].replace("\\", "/").rpartition("/")[2].lower() not in ("curl", "curl.exe"):
         raise InvalidError("the command has to begin with curl")
     command = Command()
-    _Options(command).read(rest[1:])
-    if not command.url:
+    parser, long_names = _parser()
+    options: list[str] = []
+    others: list[str] = []  # after --
+    remaining = iter(rest[1:])
+    for word in remaining:
+        if word == "--":
+            others = list(remaining)
+        elif word in long_names:  # also takes a value that begins with a dash
+            if (value := next(remaining, None)) is None:
+                raise InvalidError(f"{word} needs a value")
+            options.append(f"{long_names[word]}={value}")
+        else:
+            options.append(word)
+    _, unknown = parser.parse_known_args(options, command)
+    for word in unknown:
+        if word.startswith("--no-"):  # turns something of curl off
+            continue
+        if word.startswith("-"):
+            raise InvalidError(f"not supported: {word[:40]}; remove it if the request does not need it")
+        command.urls.append(word)
+    command.urls += others
+    if not command.urls:
         raise InvalidError("the command has no URL")
+    if len(command.urls) > 1:
+        first, second, *_ = command.urls
+        raise InvalidError(
+            f"the command has two URLs, {first[:60]!r} and {second[:60]!r}: a tool has one (a value with spaces has to "
+            "be in quotes)"
+        )
     return command, variables
 
 
-class _Options:
-    def __init__(self, command: Command) -> None:
-        self._command = command
-        self._words: list[str] = []
+class _Parser(ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise InvalidError(f"the options can't be read: {message}")
 
-    def read(self, words: list[str]) -> None:
-        self._words = words
-        only_urls = False
-        while self._words:
-            word = self._words.pop(0)
-            if only_urls or not word.startswith("-") or word == "-":
-                self._url(word)
-            elif word == "--":
-                only_urls = True
-            elif word.startswith("--"):
-                name, equals, value = word.partition("=")
-                if not self._option(name, value if equals else None):
-                    raise _unknown(name)
-            else:
-                self._short(word)
 
-    def _short(self, word: str) -> None:
-        """Read short options (`-sSL`, `-XPOST`, `-H "a: b"`). The first with a value takes the rest of the word."""
-        for at, letter in enumerate(word[1:], 1):
-            rest = word[at + 1 :]
-            if self._option(f"-{letter}", rest or None):
-                if f"-{letter}" in _VALUED or f"-{letter}" in _IGNORED or f"-{letter}" in _NOTED:
-                    return
-            else:
-                raise _unknown(f"-{letter}")
+@cache
+def _parser() -> tuple[ArgumentParser, dict[str, str]]:
+    """Return the parser, and the long names of options with a value."""
+    parser = _Parser(prog="curl", usage="", add_help=False, allow_abbrev=False)
+    long_names: dict[str, str] = {}
 
-    def _option(self, name: str, value: str | None) -> bool:
-        """Read an option. Return whether the option is known."""
-        name = _ALIASES.get(name, name)
-        if name in _REFUSED:
-            raise InvalidError(f"{name}: {_REFUSED[name]}")
-        if name in _SWITCHES:
-            setattr(self._command, _SWITCHES[name], True)
-            return True
-        if name == "-k":
-            self._command.notes.append("-k is left out: certificates are always checked")
-            return True
-        if name in _FLAGS or name.startswith("--no-"):
-            return True
-        if name not in _VALUED and name not in _IGNORED and name not in _NOTED:
-            return False
-        if value is None:
-            if not self._words:
-                raise InvalidError(f"{name} needs a value")
-            value = self._words.pop(0)
-        if name in _NOTED:
-            self._command.notes.append(f"{_NOTED[name]} is left out: tools can't choose how they reach the network")
-        elif name in _VALUED:
-            self._take(name, value)
-        return True
+    def valued(*names: str, **settings: Any) -> None:
+        parser.add_argument(*names, **settings)
+        long_names.update(dict.fromkeys(names, names[-1]))
 
-    def _take(self, name: str, text: str) -> None:
-        """Read an option with a value."""
-        command, is_file = self._command, text.startswith("@")
-        match name:
-            case "-X":
-                command.method = text.upper()
-            case "-H" if is_file:
-                raise InvalidError(f"-H {text[:40]}: files of headers are not supported; write the headers one by one")
-            case "-H":
-                header, _, value = text.partition(":")
-                if value.strip():  # `Name:` tells curl not to send the header
-                    command.headers.append((header.strip(), value.strip()))
-            case "-d" | "--json" if is_file:
-                raise InvalidError(f"-d {text[:40]}: files are not supported here; write the content itself")
-            case "--data-binary" if is_file:
-                command.file = text[1:]
-            case "-d" | "--data-raw" | "--data-binary":
-                command.data.append(("raw", text))
-            case "--json":
-                command.data.append(("json", text))
-            case "--data-urlencode":
-                field, equals, _ = text.partition("=")
-                if not equals and "@" in text:
-                    raise InvalidError(
-                        f"--data-urlencode {text[:40]}: files are not supported here; write the content itself"
-                    )
-                if not field or not equals:
-                    raise InvalidError("--data-urlencode: only name=value is supported")
-                command.data.append(("pair", text))
-            case "-F":
-                self._form(text)
-            case "--form-string":
-                command.fields.append(FormField(*_name_and_value(text)))
-            case "-T":
-                command.file, command.is_put = text, True
-            case "-u":
-                command.user = text
-            case "--oauth2-bearer":
-                command.bearer = text
-            case "-b":
-                if "=" not in text and BEGIN not in text:
-                    raise InvalidError(f"-b {text[:40]}: files of cookies are not supported; write name=value")
-                command.headers.append(("Cookie", text))
-            case "-A":
-                command.headers.append(("User-Agent", text))
-            case "-e":
-                command.headers.append(("Referer", text.partition(";auto")[0]))
-            case "-r":
-                command.headers.append(("Range", f"bytes={text}"))
-            case "--url-query":
-                command.query.append(text)
-            case "-m":
-                command.timeout_ms = min(max(int(_number("-m", text) * 1000), 1), 600_000)
-            case "--retry":
-                command.retries = min(max(int(_number("--retry", text)), 0), 10)
-            case _:
-                self._url(text)
+    def flag(*names: str, dest: str) -> None:
+        parser.add_argument(*names, dest=dest, action="store_true")
 
-    def _url(self, text: str) -> None:
-        if self._command.url:
-            raise InvalidError(
-                f"the command has two URLs, {self._command.url[:60]!r} and {text[:60]!r}: a tool has one"
-                " (a value with spaces has to be in quotes)"
-            )
-        self._command.url = text.strip()
+    def listed(*names: str, dest: str, type: Callable[[str], Any] = str) -> None:
+        valued(*names, dest=dest, action="append", type=type)
 
-    def _form(self, text: str) -> None:
-        """Read `name=text`, `name=@path` or `name=<path`, each with optional `;type=image/png;filename=a.png`."""
-        name, value = _name_and_value(text)
-        sign = value[:1] if value[:1] in ("@", "<") else ""
-        value = value.removeprefix(sign)
-        if quoted := _QUOTED_VALUE.match(value):
-            value, rest = re.sub(r"\\(.)", r"\1", quoted[1]), value[quoted.end() :]
-        else:
-            end = found.start() if (found := _FORM_OPTION.search(value)) else len(value)
-            value, rest = value[:end], value[end:]
-        options = {key: one.strip('"') for key, one in _FORM_OPTION.findall(rest)}
-        kind = _FIELD_KINDS[sign]
-        if sign == "<":
-            self._command.notes.append(
-                f"-F {name}=<{value[:40]}: {name} takes the text itself, not a file to read it from"
-            )
-        self._command.fields.append(FormField(name, value, kind, options.get("type", ""), options.get("filename", "")))
+    valued("-X", "--request", dest="method", type=str.upper)
+    listed("-H", "--header", dest="headers", type=_header)
+    listed("-b", "--cookie", dest="headers", type=_cookie)
+    listed("-A", "--user-agent", dest="headers", type=lambda text: ("User-Agent", text))
+    listed("-e", "--referer", dest="headers", type=lambda text: ("Referer", text.partition(";auto")[0]))
+    listed("-r", "--range", dest="headers", type=lambda text: ("Range", f"bytes={text}"))
+    listed("-d", "--data-ascii", "--data", dest="data", type=lambda text: ("raw", _written("-d", text)))
+    listed("--data-raw", dest="data", type=lambda text: ("raw", text))
+    listed("--data-binary", dest="data", type=lambda text: ("file", text[1:]) if text[:1] == "@" else ("raw", text))
+    listed("--data-urlencode", dest="data", type=_pair)
+    listed("--json", dest="data", type=lambda text: ("json", _written("--json", text)))
+    listed("-F", "--form", dest="fields", type=_form)
+    listed("--form-string", dest="fields", type=lambda text: FormField(*_name_and_value(text)))
+    valued("-T", "--upload-file", dest="upload")
+    valued("-u", "--user", dest="user")
+    valued("--oauth2-bearer", dest="bearer")
+    listed("--url", dest="urls")
+    listed("--url-query", dest="query")
+    valued("-m", "--max-time", dest="seconds", type=number)
+    valued("--retry", dest="retries", type=number)
+    flag("-G", "--get", dest="is_get")
+    flag("-I", "--head", dest="is_head")
+    flag("-L", "--location", "--location-trusted", dest="follows")
+    flag("-k", "--insecure", dest="is_insecure")
+    for name in _IGNORED_FLAGS.split():
+        flag(name, dest="ignored")
+    for name in _IGNORED_VALUES.split():
+        valued(name, dest="ignored")
+    for name in _LEFT_OUT.split():
+        listed(name, dest="left_out", type=lambda _, name=name: name)
+    return parser, long_names
+
+
+def number(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < MAX_NUMBER:
+        raise ValueError
+    return value
+
+
+def _header(text: str) -> tuple[str, str]:
+    if text.startswith("@"):
+        raise InvalidError(f"-H {text[:40]}: files of headers are not supported; write the headers one by one")
+    name, _, value = text.partition(":")
+    return name.strip(), value.strip()
+
+
+def _cookie(text: str) -> tuple[str, str]:
+    if "=" not in text and BEGIN not in text:
+        raise InvalidError(f"-b {text[:40]}: files of cookies are not supported; write name=value")
+    return "Cookie", text
+
+
+def _written(option: str, text: str) -> str:
+    if text.startswith("@"):
+        raise InvalidError(f"{option} {text[:40]}: files are not supported here; write the content itself")
+    return text
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, _ = text.partition("=")
+    if not name or not equals:
+        raise InvalidError(f"--data-urlencode {text[:40]}: only name=value is supported")
+    return "pair", text
+
+
+def _form(text: str) -> FormField:
+    """Read `name=text`, `name=@path` or `name=<path`, each with optional `;type=image/png;filename=a.png`."""
+    name, value = _name_and_value(text)
+    sign = value[:1] if value[:1] in ("@", "<") else ""
+    value = value.removeprefix(sign)
+    if quoted := _QUOTED_VALUE.match(value):
+        value, rest = re.sub(r"\\(.)", r"\1", quoted[1]), value[quoted.end() :]
+    else:
+        end = found.start() if (found := _FORM_OPTION.search(value)) else len(value)
+        value, rest = value[:end], value[end:]
+    options = {key: one.strip('"') for key, one in _FORM_OPTION.findall(rest)}
+    return FormField(name, value, _FIELD_KINDS[sign], options.get("type", ""), options.get("filename", ""))
 
 
 def _name_and_value(text: str) -> tuple[str, str]:
@@ -442,14 +407,3 @@ def _name_and_value(text: str) -> tuple[str, str]:
     if not name or not equals:
         raise InvalidError(f"-F {text[:40]}: write name=text, or name=@path for a file")
     return name, value
-
-
-def _number(name: str, text: str) -> Any:
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidError(f"{name}: {text[:40]!r} is not a number") from None
-
-
-def _unknown(name: str) -> InvalidError:
-    return InvalidError(f"unknown option {name[:40]}; remove it if the request does not need it")
