@@ -177,7 +177,7 @@ class Pipeline:
                 return CodeReport()
             place = self._sent_place(place_of_syntax_error(self.code, error))
             return CodeReport(errors=[CodeFault.at(f"SyntaxError: {error.msg}", place, error.lineno or 1)])
-        scan.bound.update(self._variables)
+        scan.bound.update(self._variables.keys())
         names = self._tools.names
         findings = check(scan, names, MODULES, self._allowed)
         faults = [
@@ -300,7 +300,7 @@ class Pipeline:
         except ScriptError as error:
             raise _Refused(ToolError(code="invalid_args", message=str(error), reason="syntax")) from None
         self.scan = scan = CodeScan(self.code)
-        scan.bound.update(self._variables)
+        scan.bound.update(self._variables.keys())
         if findings := check(scan, self._tools.names, MODULES, self._allowed):
             raise _Refused(self._refusal(findings))
         return prepare(scan, self._tools.names)
