@@ -3,7 +3,6 @@
 import ast
 import contextlib
 import json
-import sys
 from typing import Any
 
 import pytest
@@ -108,7 +107,8 @@ def test_a_bare_value_ends_where_the_next_key_begins():
         ("count=3.0", "count", 3),
         (f"count={2**100}", "count", 2**100),
         ("ratio=2", "ratio", 2),
-        ("ratio=1.5e3", "ratio", 1500),  # the templates know no difference between 1500.0 and 1500
+        ("ratio=1.5e3", "ratio", 1500.0),
+        (f"count={10**50}", "count", 10**50),
         ("ratio=0.25", "ratio", 0.25),
         ("deep=true", "deep", True),
         ("deep=False", "deep", False),
@@ -157,7 +157,6 @@ def test_the_example_of_the_documents():
         ('$research topic=x tags={"a": 1}', "tags must be JSON"),
         ("$research topic=x tags=" + "[" * 100_000, "tags must be JSON"),
         ("$research topic=x tags=" + "[" * 40 + "]" * 40, "tags is nested deeper than 32"),
-        (f"$research topic=x count={10**50}", "count is too large for a number"),
         ("$research topic=x topic=y", "topic is given twice"),
         ('$research topic="x', "topic has a quote that is not closed"),
         ('$research topic="x"y', "topic has text right after its closing quote"),
@@ -217,27 +216,19 @@ def test_typed_values_and_texts_of_them():
         ("f('{{ a }}')", {"a": None}, "f('')"),
         ("f({{ a }})", {"a": ["x", None, {"y": [True]}]}, "f(['x', None, {'y': [True]}])"),
         ("f('{{ a }}')", {"a": ["x", 1]}, "f('[\\'x\\', 1]')"),
-        ("f({{ a|upper }}, {{ a|length }})", {"a": "tea"}, "f('TEA', 3)"),
-        ("[{% for x in a %}{{ x }}, {% endfor %}]", {"a": ["x", 2]}, "['x', 2, ]"),
-        ("'{{ a|join(', ') }}'", {"a": ["x", "it's"]}, "'x, it\\'s'"),
-        ("{% if a %}yes(){% else %}no(){% endif %}", {"a": True}, "yes()"),
-        ("{% set b = a ~ '!' %}f({{ b }})", {"a": "x"}, "f('x!')"),
-        ("'{{ a|tojson }}'", {"a": {"x": None}}, "'{\"x\": null}'"),
-        ("'{{ a|replace('e', 'oo') }}'", {"a": "tea"}, "'tooa'"),
-        ("{% for x in range(2) %}p({{ loop.index }})\n{% endfor %}", {}, "p(1)\np(2)\n"),
+        ("print({{ a }}.upper(), len({{ a }}))", {"a": "tea"}, "print('tea'.upper(), len('tea'))"),
+        ('f("{{ a }}")', {"a": "it's"}, 'f("it\'s")'),
+        ("f('a' \"{{ a }}\")", {"a": "it's"}, "f('a' \"it\\'s\")"),
         ("x = {{ a }} ** 2", {"a": -2}, "x = (-2) ** 2"),
         ("{{ a }}.real", {"a": 2}, "(2).real"),
-        ("item_{{ a }}", {"a": 2}, "item_2"),
         ("f'{x:{{ a }}}'", {"a": ">5"}, "f'{x:>5}'"),
         ("f'{x!r:{{ a }}.{y}}'", {"a": 5}, "f'{x!r:5.{y}}'"),
         ("f'{x != {{ a }}}'", {"a": 5}, "f'{x != 5}'"),
-        ("f'{ {{ a }} }'", {"a": {"k": "v"}}, 'f\'{ ({"k": "v"}) }\''),
         ("x = 1  # {{ a }}\ny", {"a": "so\nimport os"}, "x = 1  # so import os\ny"),
         ("# {{ a }}", {"a": "a\rb\x0cc\u2028d\0"}, "# a b c d "),
         ("b'{{ a }}'", {"a": "é'"}, "b'\\xc3\\xa9\\''"),
         ("'\\0{{ a }}'", {"a": "12"}, "'\\0\\x312'"),
         ("'\\x41{{ a }}'", {"a": "12"}, "'\\x4112'"),
-        ("{% raw %}{{ a }}{% endraw %}", {"a": "x"}, "{{ a }}"),
         ("no values: 'it' \"is\" {}", {}, "no values: 'it' \"is\" {}"),
     ],
 )
@@ -248,38 +239,27 @@ def test_values_stand_as_their_place_needs_them(text, values, code):
 @each(
     ("text", "values", "words"),
     [
-        ('r"{{ a }}"', {"a": 'x"'}, 'has no place for a: r"…" has no escapes'),
-        ('r"{{ a }}"', {"a": "x\\"}, "has no place for a"),
-        ('r"{{ a }}"', {"a": "x\ny"}, "has no place for a"),
-        ('r"\\{{ a }}"', {"a": ""}, "has no place for a"),
-        ("rb'{{ a }}'", {"a": "é"}, "has no place for a"),
-        ('r"{{ a|upper }}"', {"a": 'x"'}, "has no place for 'X\"': r"),
-        ("f{{ a }}", {"a": "{x}"}, "touches a word or a quote"),
-        ("''{{ a }}", {"a": "x"}, "touches a word or a quote"),
-        ("{{ a }}''", {"a": ""}, "touches a word or a quote"),
-        ("{{ a }}{{ a }}", {"a": "x"}, "touches a word or a quote"),
-        ('"\\{{ a }}"', {"a": '"'}, "write a backslash as two"),
-        ('"\\x{{ a }}"', {"a": "41"}, "write a backslash as two"),
-        ("f'{x:{{ a }}}'", {"a": "{y}"}, "it is not a format"),
-        ("'{{ a }}", {"a": "x"}, "the quote ' is not closed"),
-        ("'\n{{ a }}'", {"a": "x"}, "the quote ' is not closed"),
-        ("f'{ {{ a }}", {"a": "x"}, "a brace of an f-string is not closed"),
-        ("f'{x:{{ a }}'", {"a": "x"}, "a brace of an f-string is not closed"),
-        ("{{ a", {"a": "x"}, "syntax error"),
-        ("{{ b }}", {"a": "x"}, "it uses b, which does not exist"),
-        ("{{ a.b }}", {"a": {}}, "it uses something, which does not exist"),
-        ("{% include 'x' %}", {}, "template not found"),
-        ("{{ a|safe }}", {"a": "x"}, "filter safe is unknown"),
-        ("{{ debug() }}", {}, "debug is unknown"),
-        ("{% macro m() %}x{% endmacro %}{{ m() }}", {}, "the output of a block or a macro"),
-        ("{% set b %}x{% endset %}{{ b }}", {}, "the output of a block or a macro"),
-        ("{% autoescape false %}{% set b %}{{ a }}{% endset %}{{ b }}{% endautoescape %}", {"a": "x"}, "macro can't"),
-        ("{% filter upper %}x{% endfilter %}", {}, "the output of a block or a macro"),
-        ("{% for x in range(9999) %}{% for y in range(9999) %}{% endfor %}{% endfor %}", {}, "100,000 steps"),
-        ("{% for x in range(9999) %}" + "x" * 200 + "{% endfor %}", {}, "longer than 1,000,000 characters"),
-        ("'{{ a|replace('a', a) }}'", {"a": "a" * 5000}, "longer than 1,000,000 characters"),
-        ("'{{ b|join(a) }}'", {"a": "a" * 5000, "b": ["x"] * 500}, "longer than 1,000,000 characters"),
-        ("'{{ a * 200 }}'", {"a": "a" * 5001}, "longer than 1,000,000 characters"),
+        ('r"{{ a }}"', {"a": 'x"'}, "line 1: a: a raw string has no escapes"),
+        ('r"{{ a }}"', {"a": "x\\"}, "a raw string has no escapes"),
+        ('r"{{ a }}"', {"a": "x\ny"}, "a raw string has no escapes"),
+        ("rb'{{ a }}'", {"a": "é"}, "a raw string has no escapes"),
+        ("f'{ {{ a }} }'", {"a": "x"}, "can't stand in the braces of an f-string"),
+        ("x = 1\nf{{ a }}", {"a": "{x}"}, "line 2: a value can't be a part of a name"),
+        ("import {{ a }}", {"a": "os"}, "a value can't be a part of a name"),
+        ("f({{ a }}=1)", {"a": "x"}, "a value can't be a part of a name"),
+        ("''{{ a }}", {"a": "x"}, "line 1: invalid syntax"),
+        ("{{ a }}{{ a }}", {"a": "x"}, "a value can't be a part of a name"),
+        ('"\\{{ a }}"', {"a": '"'}, "write it as two"),
+        ('"\\x{{ a }}"', {"a": "41"}, "can't decode bytes"),
+        ("f'{x:{{ a }}}'", {"a": "{y}"}, "'{y}' is not a format"),
+        ("'{{ a }}", {"a": "x"}, "unterminated string literal"),
+        ("{{ a", {"a": "x"}, "line 1: '{{' is not supported"),
+        ("1\n{{ b }}", {"a": "x"}, "line 2: it uses b, which is not a parameter"),
+        ("{{ a.b }}", {"a": {}}, "'{{ a.b }}' is not supported: write Python around {{ name }}"),
+        ("{% include 'x' %}", {}, "not supported"),
+        ("{{ a|safe }}", {"a": "x"}, "not supported"),
+        ("{# note #}", {}, "not supported"),
+        ("x\n{% for x in range(2) %}\n{% endfor %}", {}, "line 2: '{% for x in range(2) %}' is not supported"),
     ],
 )
 def test_what_the_body_can_not_say_is_refused(text, values, words):
@@ -304,13 +284,12 @@ def test_any_text_in_any_quotes_is_that_text(form, value):
 @pytest.mark.parametrize("form", ["r'", 'R"', "r'''", 'r"""', "rf'", 'fR"""'])
 def test_any_text_in_a_raw_literal_is_that_text_or_refused(form, value):
     quote = form.lstrip("rRfF")
-    for text in (f"{form}{{{{ v }}}}{quote}", f"{form}\\{{{{ v }}}}.{quote}"):
-        try:
-            code = body(text, v=value)
-        except SnippetError:
-            assert {"\\", "\r", "\n", "\0", quote[0]}.intersection(value) or not value
-        else:
-            assert eval(code) == ("\\" if "\\" in text else "") + value + ("." if "\\" in text else "")
+    try:
+        code = body(f"{form}{{{{ v }}}}{quote}", v=value)
+    except SnippetError:
+        assert {"\\", "'", '"'}.intersection(value) or not value.isprintable()
+    else:
+        assert eval(code) == value
 
 
 @given(TEXTS)
@@ -327,7 +306,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_any_data_outside_of_quotes_is_that_data(value):
-    assert ast.literal_eval(body("{{ v[0] }}", v=[value])) == value
+    assert ast.literal_eval(body("{{ v }}", v=[value])) == [value]
 
 
 @given(st.dictionaries(TEXTS, JSON, max_size=4))
@@ -356,7 +335,7 @@ PIECES = [
     '"""\n\'{{ v }}\' # {{ v }}\n"""\n',
     "# it's {{ v }}\n",
     "g(f'{a}{{ v }}{b!r:>{c}} {d[\"k\"]}')\n",
-    "g(f'''{ {{ v }} } \" {{ v }}''')\n" if sys.version_info >= (3, 12) else "g(f'''{a} \" {{ v }}''')\n",
+    "g(f'''{a} \" {{ v }}''')\n",
     "h('\\'', \"\\\"{{ v }}\", '\\\\')\n",
     "h(b'{{ v }}', '''it's \\''' {{ v }}''')\n",
     "k(rb'\\\\', '{{ v }}')\n",
@@ -384,12 +363,8 @@ def test_a_value_never_changes_the_code_around_it(pieces, value):
 def test_the_sandbox_reads_them_as_we_do():
     """F-strings in particular, where Python 3.11 reads less than the sandbox does."""
     bodies = [
-        "f\"{'{{ v }}'}\"",
         "f'{{ v }}'",
-        "f'{ {{ v }} }'",
-        "f'{f\"{ {{ v }} }\"}'",
-        "f'{ {{ v }}:<0}'",
-        "f'''{ # {{ v }}\n{{ v }}}'''",
+        "f'{x}{{ v }}'[1:]",
         "'{{ v }}'",
         '"""{{ v }}"""',
         "f'\\N{BULLET}{{ v }}'[1:]",
@@ -397,6 +372,7 @@ def test_the_sandbox_reads_them_as_we_do():
     ]
     values = ["", "a'b\"c", "{x}", "\\", "\\'", '\\"', "'''", '"""', "\n\r\0\t", "é🦊\u2028\U000f0000", "}{", "# }"]
     with sandboxed() as run:
+        run("x = 1")
         for text in bodies:
             for value in values:
                 assert run(body(text, v=value)) == value, text

@@ -91,9 +91,9 @@ def _untrusted(catalog: "ToolCatalog") -> list[Mistake]:
 
 def _broken_snippets(config: "Config") -> Iterator[Mistake]:
     for name, snippet in config.snippets.items():
-        from onetool.script.snippet_templates import syntax_error
+        from onetool.script.snippet_templates import template_error
 
-        if (why := syntax_error(snippet.body)) is not None:
+        if (why := template_error(snippet.body, snippet.params)) is not None:
             yield Mistake(message=why, key=f"snippets.{name}.body", severity="warning")
 
 

@@ -1,358 +1,171 @@
 """Fills the template of a snippet so that no value can become code.
 
-The template engine puts a mark where each value goes. A scanner then finds the context of each mark, and the value is
-written accordingly: escaped inside a string literal, on one line in a comment, as a literal in code.
-Python's own tokenizer won't do: it reads f-strings differently in 3.11 and 3.12, and the code runs in the sandbox's
-language. The template engine has one number type: 2.0 becomes 2.
+A template is Python with `{{ name }}` where values go. Each of them is first replaced by a mark, a name that occurs
+nowhere else, and the code is parsed: the tree shows whether a mark stands for a value, inside of a string, or in a
+comment. Then the value is written accordingly: as a literal, escaped, or on one line.
 """
 
-import json
+import ast
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-import msgspec
+from onetool.script.parse import parse, syntax_error
 
-if TYPE_CHECKING:
-    from minijinja import TemplateError
-
-STRING = r"(?P<prefix>(?i:br|rb|[ft]r|r[ft]|[burft])?)(?P<quote>'''|\"\"\"|'|\")"
-HEX = "[0-9a-fA-F]"
-LENGTHS = {"x": 4, "u": 6, "U": 10} | dict.fromkeys("01234567", 4)  # complete escapes
-
-
-class MarkPosition(msgspec.Struct, frozen=True, kw_only=True):
-    """The position of one mark. `outer` are the quotes of f-strings around it."""
-
-    number: int
-    start: int
-    end: int
-    kind: Literal["code", "comment", "literal", "format"]
-    quote: str = ""
-    prefix: str = ""
-    outer: str = ""
-    escape: str = ""  # the escape before the mark, if following characters could extend it
-
-    @property
-    def raw(self) -> bool:
-        return "r" in self.prefix
-
-    @property
-    def fields(self) -> bool:
-        """Whether braces have a meaning here."""
-        return "f" in self.prefix or "t" in self.prefix
-
-
-class UnclosedError(ValueError):
-    """A quote or a brace is not closed, so the code can't be parsed."""
-
-
-class _Reader:
-    """A scanner that reads the code once. Each method reads one kind of context, and leaves `at` after it."""
-
-    def __init__(self, code: str, mark: str) -> None:
-        self.text = code
-        self.at = 0
-        m = re.escape(mark)
-        self.mark = re.compile(rf"{m}(\d+){m}")
-        self.token = re.compile(rf"(?P<mark>{m}\d+{m})|(?P<comment>#[^\r\n]*)|{STRING}|\w+|(?P<sign>.)", re.DOTALL)
-        self.escape = re.compile(rf"\\(?:[0-7]{{1,3}}|x{HEX}{{0,2}}|u{HEX}{{0,4}}|U{HEX}{{0,8}}|N\{{[^}}\n{m}]*\}})")
-        self.plain = re.compile(rf"[^\\'\"{{}}\r\n{m}]+")
-
-    def code(self, at: int, outer: str = "", field: bool = False) -> Iterator[MarkPosition]:
-        """Read code up to the end of the text, or of the f-string braces around it."""
-        self.at, depth = at, 0
-        while found := self.token.match(self.text, self.at):
-            sign = found["sign"]
-            if field and not depth and sign and (sign in "}:" or (sign == "!" and not self._ahead("!="))):
-                return
-            self.at = found.end()
-            if found["mark"]:
-                yield self._spot(found.start(), "code", outer=outer)
-            elif found["comment"]:
-                for mark in self.mark.finditer(self.text, *found.span()):
-                    yield self._spot(mark.start(), "comment")
-            elif found["quote"]:
-                yield from self._literal(found["prefix"].lower(), found["quote"], outer)
-            elif sign:
-                depth += (sign in "([{") - (sign in ")]}")
-        if field:
-            raise UnclosedError("a brace of an f-string is not closed")
-
-    def _literal(self, prefix: str, quote: str, outer: str) -> Iterator[MarkPosition]:
-        fields, escape = "f" in prefix or "t" in prefix, ""
-        while self.at < len(self.text):
-            before, escape = escape, ""
-            if self._ahead(quote):
-                self.at += len(quote)
-                return
-            if self.mark.match(self.text, self.at):
-                yield self._spot(self.at, "literal", quote=quote, prefix=prefix, outer=outer, escape=before)
-            elif self._ahead("\\"):
-                escape = self._escape(raw="r" in prefix, fields=fields)
-            elif fields and self._ahead("{") and not self._ahead("{{"):
-                yield from self._field(quote, outer + quote[0])
-            elif len(quote) == 1 and self.text[self.at] in "\r\n":
-                break
-            elif fields and (self._ahead("{{") or self._ahead("}}")):
-                self.at += 2
-            else:
-                self._skip()
-        raise UnclosedError(f"the quote {quote} is not closed")
-
-    def _field(self, quote: str, outer: str) -> Iterator[MarkPosition]:
-        """Read `{expression!r:format}`."""
-        yield from self.code(self.at + 1, outer, field=True)
-        if self._ahead("!"):
-            yield from self.code(self.at + 1, outer, field=True)
-        if not self._ahead("}"):
-            yield from self._format(quote, outer)
-        self.at += 1
-
-    def _format(self, quote: str, outer: str) -> Iterator[MarkPosition]:
-        self.at += 1
-        while self.at < len(self.text) and not self._ahead(quote):
-            if self._ahead("}"):
-                return
-            if len(quote) == 1 and self.text[self.at] in "\r\n":
-                break
-            if self.mark.match(self.text, self.at):
-                yield self._spot(self.at, "format", outer=outer)
-            elif self._ahead("{"):
-                yield from self._field(quote, outer)
-            else:
-                self._skip()
-        raise UnclosedError("a brace of an f-string is not closed")
-
-    def _escape(self, raw: bool, fields: bool) -> str:
-        """Read a backslash escape. Return it if a value could extend it."""
-        start = self.at
-        after = self.text[start + 1 : start + 2]
-        if self.mark.match(self.text, start + 1) or (fields and after in ("{", "}")):
-            self.at += 1
-            return "\\"
-        found = None if raw else self.escape.match(self.text, start)
-        self.at = found.end() if found else start + 2
-        return "" if raw or self.at - start >= LENGTHS.get(after, 0) else self.text[start : self.at]
-
-    def _spot(self, at: int, kind: Literal["code", "comment", "literal", "format"], **more: str) -> MarkPosition:
-        found = self.mark.match(self.text, at)
-        assert found  # noqa: S101 - the caller has just matched it
-        self.at = max(self.at, found.end())
-        return MarkPosition(number=int(found[1]), start=at, end=found.end(), kind=kind, **more)
-
-    def _skip(self) -> None:
-        found = self.plain.match(self.text, self.at)
-        self.at = found.end() if found else self.at + 1
-
-    def _ahead(self, text: str) -> bool:
-        return self.text.startswith(text, self.at)
-
-
-# Putting values into code
-
+PLACE = re.compile(r"\{\{[ \t]*([^\W\d]\w*)[ \t]*\}\}")
+UNSUPPORTED = re.compile(r"\{%.*?%\}|\{#.*?#\}|\{\{.*?\}\}|\{[%{#]", re.DOTALL)
 BINDS_TIGHTER = re.compile(r"[ \t]*(?:\*\*|[.\[(])")  # … than a sign: -2 ** 2, and 5.real is not a number
 FORMAT = re.compile(r"[\w .,%+#<>=^:/-]*\Z")
-
-
-class UnsayableError(ValueError):
-    """The value can't be written at its position."""
-
-    def __init__(self, value: Any, why: str) -> None:
-        super().__init__(why)
-        self.value = value
-
-
-def put_values(code: str, values: Sequence[Any], mark: str) -> str:
-    """Return the code with its marks, `mark number mark`, replaced by the values with these numbers."""
-    places = list(_Reader(code, mark).code(0))
-    if code.count(mark) != 2 * len(places):
-        raise UnclosedError("an escape is not closed")
-    parts: list[str] = []
-    at = 0
-    for place in places:
-        parts.append(code[at : place.start])
-        before = next((part[-1] for part in reversed(parts) if part), "")
-        value = values[place.number]
-        text = value_text(value)
-        if place.kind == "code":
-            parts.append(_in_code(value, place, before, code))
-        elif place.kind == "comment":
-            parts.append("".join(char if char.isprintable() else " " for char in text))
-        elif place.kind == "format":
-            if not FORMAT.match(text):
-                raise UnsayableError(value, "it is not a format")
-            parts.append(text)
-        else:
-            parts.append((_in_raw_literal if place.raw else _in_literal)(value, text, place))
-        at = place.end
-    return "".join([*parts, code[at:]])
-
-
-def value_text(value: Any) -> str:
-    """Return the text of a value inside other text: empty for None."""
-    if isinstance(value, str):
-        return value
-    return "" if value is None else python_literal(value)
-
-
-def python_literal(value: Any, quote: str = "", outer: str = "") -> str:
-    """Return plain data as a Python literal. Strings use `quote`, if given, and contain none of the `outer` quotes."""
-    if isinstance(value, str):
-        if not quote:
-            return repr(value)
-        return quote + "".join(_escaped_char(char, quote, outer) for char in value) + quote
-    if value is None or isinstance(value, bool | int):
-        return repr(value)
-    if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else f"float({python_literal(str(value), quote)})"
-    if isinstance(value, Mapping):
-        pairs = (
-            f"{python_literal(key, quote, outer)}: {python_literal(part, quote, outer)}" for key, part in value.items()
-        )
-        return f"{{{', '.join(pairs)}}}"
-    if isinstance(value, list | tuple | range):
-        return f"[{', '.join(python_literal(part, quote, outer) for part in value)}]"
-    raise UnsayableError(value, "it is not data")
-
-
-def _in_code(value: Any, place: MarkPosition, before: str, code: str) -> str:
-    if not place.outer:
-        literal = python_literal(value)
-    else:  # in f-string braces, where a second brace would not begin a dict
-        literal = python_literal(value, "'" if place.outer[-1] == '"' else '"', place.outer)
-        literal = f"({literal})" if isinstance(value, Mapping) else literal
-    beside = before + code[place.end : place.end + 1]
-    if isinstance(value, str) and any(char.isalnum() or char in "_'\"" for char in beside):
-        # f'…' would be another literal than '…', and ''' the start of a longer one
-        raise UnsayableError(value, "it touches a word or a quote: leave a space, or put it into quotes")
-    if isinstance(value, int | float) and BINDS_TIGHTER.match(code, place.end):
-        return f"({literal})"
-    return literal
-
-
-def _in_literal(value: Any, text: str, place: MarkPosition) -> str:
-    if place.escape and not place.escape[1:].isdigit():
-        raise UnsayableError(value, f"{place.escape} comes right before it: write a backslash as two")
-    if "b" in place.prefix:
-        text = text.encode().decode("latin-1")
-    escaped = [_escaped_char(char, place.quote[0], place.outer, bytes="b" in place.prefix) for char in text]
-    if place.fields:
-        escaped = [char * 2 if char in ("{", "}") else char for char in escaped]
-    if place.escape and text and text[0] in "01234567":  # \0 and 1 would make \01
-        escaped[0] = f"\\x{ord(text[0]):02x}"
-    return "".join(escaped)
-
-
-def _escaped_char(char: str, quote: str, outer: str = "", bytes: bool = False) -> str:
-    if char == "\\" or char == quote:
-        return f"\\{char}"
-    if char in outer or (bytes and char > "\x7f"):
-        return f"\\x{ord(char):02x}"
-    return char if char.isprintable() else char.encode("unicode_escape").decode()
-
-
-def _in_raw_literal(value: Any, text: str, place: MarkPosition) -> str:
-    """Return the value unchanged for a raw string, which has no escapes, or raise. Line breaks need triple quotes."""
-    refused = {"\r", "\0", place.quote[0], *place.outer} | ({"\n"} if len(place.quote) == 1 else set())
-    last = text[-1:] or place.escape  # a backslash would escape the closing quote
-    if refused.intersection(text) or last == "\\" or ("b" in place.prefix and not text.isascii()):
-        raise UnsayableError(value, f"{place.prefix}{place.quote}…{place.quote} has no escapes and can't contain it")
-    return text.replace("{", "{{").replace("}", "}}") if place.fields else text
-
-
-# Filling templates
-
-FUEL = 100_000  # steps: a loop over some thousand items
-MAX_OUTPUT = 1_000_000  # characters of output
-PRIVATE = range(0xF0000, 0xFFFFE)  # private characters; no text contains them all
-# Names that could reveal more than the values, exhaust memory, or pass off text as code.
-NO_GLOBALS = ("cycler", "debug", "joiner", "namespace")
-NO_FILTERS = ("batch", "e", "escape", "format", "indent", "pprint", "safe", "slice", "wordwrap")
+RAW = re.compile(r"(?<!\w)(?:[rR]|[fFbB][rR]|[rR][fFbB])['\"]")
+OCTAL = re.compile(r"\\[0-7]{1,2}\Z")  # a digit right behind it would belong to it
+SHOWN = 40
 
 
 class BodyError(ValueError):
     """The template can't be filled."""
 
 
-def fill_template(body: str, values: Mapping[str, Any]) -> tuple[str, list[Any], str]:
-    """Return the text with a mark for each value that it outputs, those values, and the mark's character."""
-    from minijinja import Environment, TemplateError  # 25 ms, so only for users of snippets
+class MarkPlace(NamedTuple):
+    """The place of one mark: a `literal` has the source of its string, else of the outermost f-string around it."""
 
-    taken = body + json.dumps(values, ensure_ascii=False, default=str, skipkeys=True)
-    mark = next(chr(code) for code in PRIVATE if chr(code) not in taken)
-    out: list[Any] = []
-    size = 0
-
-    def emit(value: Any) -> str:
-        nonlocal size
-        text = value_text(value)
-        if mark in text or hasattr(value, "__html__"):  # built by a macro, a set block or a filter block
-            raise BodyError("the output of a block or a macro can't be inserted; write it in place")
-        size += len(text)
-        _check_size(size)
-        out.append(value)
-        return f"{mark}{len(out) - 1}{mark}"
-
-    env = Environment(
-        globals=values,
-        filters={"join": _join, "replace": _replace, "tojson": lambda value: json.dumps(value, ensure_ascii=False)},
-        fuel=FUEL,
-        undefined_behavior="strict",
-        finalizer=emit,
-        auto_escape_callback=lambda _: "html",  # tells the output of a macro from a value; marks have no HTML
-        keep_trailing_newline=True,
-        debug=False,
-        pycompat=False,
-    )
-    for name in NO_GLOBALS:
-        if name not in values:
-            env.remove_global(name)
-    for name in NO_FILTERS:
-        env.remove_filter(name)
-    try:
-        text = env.render_str(body)
-    except TemplateError as error:
-        if error.kind == "UndefinedError":
-            undefined = sorted(env.undeclared_variables_in_str(body) - set(values) - {"range", "dict"})
-            message = f"it uses {', '.join(undefined) or 'something'}, which does not exist"
-        elif error.kind == "OutOfFuel":
-            message = f"it takes more than {FUEL:,} steps"
-        else:
-            message = _message(error)
-        raise BodyError(message) from None
-    _check_size(len(text))
-    return text, out, mark
+    kind: str  # code, literal, format, comment
+    source: str = ""
+    is_bytes: bool = False
+    has_fields: bool = False  # braces have a meaning here
+    in_f_string: bool = False
 
 
-def syntax_error(body: str) -> str | None:
-    """Return what is wrong with the syntax of a body, or None."""
-    from minijinja import Environment, TemplateError
+def fill_template(body: str, values: Mapping[str, Any]) -> str:
+    """Return the code of a template with these values."""
+    if (why := template_error(body, values)) is not None:
+        raise BodyError(why)
+    prefix = "onetool_value"
+    while prefix in body:
+        prefix += "_"
+    names: list[str] = []
 
-    try:
-        Environment().add_template("<string>", body)
-    except TemplateError as error:
-        return _message(error)
+    def mark(found: re.Match[str]) -> str:
+        names.append(found[1])
+        return f"{prefix}{len(names)}_"
+
+    code = PLACE.sub(mark, body)
+    if not names:
+        return code
+    places = _places(code, re.compile(rf"{prefix}(\d+)_"))
+
+    def value_at(found: re.Match[str]) -> str:
+        name, place = names[int(found[1]) - 1], places[int(found[1])]
+        try:
+            return _written(values[name], place, code[: found.start()], code[found.end() :])
+        except BodyError as error:
+            raise BodyError(f"line {code.count(chr(10), 0, found.start()) + 1}: {name}: {error}") from None
+
+    return re.sub(rf"{prefix}(\d+)_", value_at, code)
+
+
+def template_error(body: str, names: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with a template whose parameters have these names, or None."""
+    for found in UNSUPPORTED.finditer(body):
+        line = body.count("\n", 0, found.start()) + 1
+        place = PLACE.fullmatch(found[0])
+        if place is None:
+            shown = found[0] if len(found[0]) <= SHOWN else f"{found[0][:SHOWN]}…"
+            return f"line {line}: {shown!r} is not supported: write Python around {{{{ name }}}}"
+        if place[1] not in names:
+            return f"line {line}: it uses {place[1]}, which is not a parameter"
     return None
 
 
-def _message(error: "TemplateError") -> str:
-    return str(error.message).replace("(in <string>:", "(line ").replace("\n", " ")
+def _places(code: str, mark: re.Pattern[str]) -> dict[int, MarkPlace]:
+    """Return the places of the marks in the code, by number."""
+    tree = parse(code)
+    if tree is None:
+        error = syntax_error(code)
+        raise BodyError("it can't be parsed" if error is None else f"line {error.lineno}: {mark.sub('…', error.msg)}")
+    places: dict[int, MarkPlace] = {}
+    _find(tree, code, mark, places, "", False)
+    for found in mark.finditer(code):
+        if int(found[1]) not in places:
+            other = code[: found.start()] + found[0] * 2 + code[found.end() :]
+            if (changed := parse(other)) is None or ast.dump(changed) != ast.dump(tree):
+                line = code.count("\n", 0, found.start()) + 1
+                raise BodyError(f"line {line}: a value can't be a part of a name: leave a space, or put it into quotes")
+            places[int(found[1])] = MarkPlace("comment")
+    return places
 
 
-def _check_size(size: int) -> None:
-    if size > MAX_OUTPUT:
-        raise BodyError(f"it grows longer than {MAX_OUTPUT:,} characters")
+def _find(
+    node: ast.AST, code: str, mark: re.Pattern[str], places: dict[int, MarkPlace], outer: str, is_format: bool
+) -> None:
+    """Add the places of the marks below a node. `outer` is the source of the outermost f-string around it."""
+    for child in ast.iter_child_nodes(node):
+        source, in_format = outer, is_format
+        if isinstance(child, ast.Name) and (found := mark.fullmatch(child.id)):
+            places[int(found[1])] = MarkPlace("code", in_f_string=bool(outer))
+        elif isinstance(child, ast.Constant) and isinstance(child.value, str | bytes):
+            is_bytes = isinstance(child.value, bytes)
+            text = child.value.decode("latin-1") if isinstance(child.value, bytes) else child.value
+            in_fields = isinstance(node, ast.JoinedStr)
+            source = outer or ast.get_source_segment(code, child) or ""
+            kind = "format" if in_fields and is_format else "literal"
+            for found in mark.finditer(text):
+                places[int(found[1])] = MarkPlace(kind, source, is_bytes, in_fields, bool(outer))
+        elif isinstance(child, ast.JoinedStr):
+            source = outer or ast.get_source_segment(code, child) or ""
+            in_format = isinstance(node, ast.FormattedValue) and child is node.format_spec
+        _find(child, code, mark, places, source if isinstance(child, ast.JoinedStr) else outer, in_format)
 
 
-def _join(value: Any, by: str = "") -> str:
-    parts = [value_text(part) for part in value]
-    _check_size(sum(map(len, parts)) + len(by) * len(parts))
-    return by.join(parts)
+def _written(value: Any, place: MarkPlace, before: str, after: str) -> str:
+    """Return the text of a value at its place between this code."""
+    if place.kind == "code":
+        return _in_code(value, place, after)
+    text = value if isinstance(value, str) else "" if value is None else python_literal(value)
+    if place.kind == "comment":
+        return "".join(char if char.isprintable() else " " for char in text)
+    if place.kind == "format":
+        if not FORMAT.match(text):
+            raise BodyError(f"{text!r} is not a format")
+        return text
+    if (len(before) - len(before.rstrip("\\"))) % 2:
+        raise BodyError("a backslash comes right before it: write it as two")
+    if place.is_bytes:
+        text = text.encode().decode("latin-1")
+    if RAW.search(place.source):
+        if not text.isprintable() or not {"'", '"', "\\"}.isdisjoint(text) or (place.is_bytes and not text.isascii()):
+            raise BodyError(f"a raw string has no escapes and can't contain {text!r}")
+        written = text
+    else:
+        written = "".join(_escaped(char, place) for char in text)
+        if text[:1].isdigit() and OCTAL.search(before):
+            written = f"\\x{ord(text[0]):02x}" + written[1:]
+    return written.replace("{", "{{").replace("}", "}}") if place.has_fields else written
 
 
-def _replace(value: Any, old: str, new: str) -> str:
-    text = value_text(value)
-    _check_size(len(text) + (len(new) - len(old)) * text.count(old))
-    return text.replace(old, new)
+def _in_code(value: Any, place: MarkPlace, after: str) -> str:
+    if place.in_f_string and not isinstance(value, int | float | None):
+        raise BodyError("text and data can't stand in the braces of an f-string: put them into a variable first")
+    literal = python_literal(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"({literal})" if is_number and BINDS_TIGHTER.match(after) else literal
+
+
+def _escaped(char: str, place: MarkPlace) -> str:
+    # A quote that occurs nowhere in the source of the string can't end it.
+    if char == "\\" or (char in "'\"" and char in place.source):
+        return f"\\{char}"
+    if place.is_bytes and char > "\x7f":
+        return f"\\x{ord(char):02x}"
+    return char if char.isprintable() else char.encode("unicode_escape").decode()
+
+
+def python_literal(value: Any) -> str:
+    """Return plain data as a Python literal."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float({str(value)!r})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{python_literal(key)}: {python_literal(part)}' for key, part in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(python_literal, value))}]"
+    return repr(value)

@@ -29,7 +29,7 @@ from onetool.script.parse import names_used_in
 from onetool.script.render import literal_block_mark, yaml_quoted, yaml_text
 from onetool.script.render import render as render_value
 from onetool.script.rewrite import MODULES
-from onetool.script.snippet_templates import BodyError, UnclosedError, UnsayableError, fill_template, put_values
+from onetool.script.snippet_templates import BodyError, fill_template
 
 NAME = r"[^\W\d][\w-]*"
 PAIR = re.compile(rf"({NAME})[ \t]*(?:(=)(?!=)[ \t]*|:(?:[ \t]+|(?=\s|\Z)))")
@@ -48,7 +48,6 @@ EXPECTED = {
     "array": 'JSON such as ["a", "b"]',
     "object": 'JSON such as {"a": 1}',
 }
-WHOLE = 2**127  # the largest integer of the template engine
 MAX_DEPTH = 32
 SHOWN = 40
 UNREAD = "the rest was not read"
@@ -161,15 +160,12 @@ def _has_type(value: Any, type: str) -> bool:
 
 
 def _check_value(value: Any, depth: int = 0) -> None:
-    """Raise WrongValueError for values that the template engine would change."""
+    """Raise WrongValueError for values that can't be written as a literal."""
     if depth > MAX_DEPTH:
         raise WrongValueError(f"is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
             raise WrongValueError("contains a lone surrogate, which is not a character")
-    elif isinstance(value, int):
-        if abs(value) >= WHOLE:
-            raise WrongValueError("is too large for a number; write it as a string")
     elif isinstance(value, Mapping):
         for key, part in value.items():
             _check_value(key, depth + 1)
@@ -177,7 +173,7 @@ def _check_value(value: Any, depth: int = 0) -> None:
     elif isinstance(value, list | tuple):
         for part in value:
             _check_value(part, depth + 1)
-    elif value is not None and not isinstance(value, float):
+    elif value is not None and not isinstance(value, int | float):
         raise WrongValueError("must be plain data")
 
 
@@ -315,13 +311,9 @@ def render_snippet(
     if problems:
         _refuse(name, snippet, problems)
     try:
-        return put_values(*fill_template(snippet.body, args))
-    except (BodyError, UnclosedError) as error:
+        return fill_template(snippet.body, args)
+    except BodyError as error:
         raise SnippetError(f"the body of ${name} can't be used: {error}") from None
-    except UnsayableError as error:
-        same = [key for key, value in args.items() if type(value) is type(error.value) and value == error.value]
-        source = same[0] if same else value_shown(error.value)
-        raise SnippetError(f"the body of ${name} has no place for {source}: {error}") from None
 
 
 def parameters(snippet: SnippetLike) -> list[dict[str, Any]]:
