@@ -41,6 +41,7 @@ class LazyGroup(click.Group):
         "db": (".db:db", "Show and copy what OneTool has stored; set up a database that several machines share."),
         "stats": (".stats:stats", "Show what was called, and what it saved."),
         "audit": (".audit:audit", "Show the audit log of `onetool serve`."),
+        "api": (".api:api", "Send a request to the REST API, in this process or to a running server."),
         "check": (".check:check", "Check the config and every tool."),
         "trust": (".trust:trust", "Trust a project's folder: PATH, or the current one."),
         "init": (".init:init", "Write a config, or set up an MCP client."),
