@@ -168,7 +168,7 @@ def session_text(home, id):
     from onetool.database.sqlite import SqliteDatabase
 
     database = SqliteDatabase(home / "state.db")
-    sql = "SELECT body FROM ask_records WHERE id = %s ORDER BY number"
+    sql = "SELECT body FROM ask_messages WHERE id = %s ORDER BY number"
     rows = database.read(lambda work: work.execute(sql, (id,)))
     database.close()
     return b"".join(body for (body,) in rows).decode()

@@ -122,23 +122,20 @@ def test_lines_of_the_audit_log_come_before_those_that_are_there(file, other, mo
     assert other.read(lambda work: work.execute("SELECT line FROM audit ORDER BY number DESC LIMIT 1")) == [("next",)]
 
 
-def session(database, *records, first=b"first"):
+def session(database, *records, title="first"):
     def job(work):
         work.execute("DELETE FROM ask_sessions")
-        sql = "INSERT INTO ask_sessions VALUES ('ada', 'trip', 1, %s, %s, %s, '', '', 0, NULL, NULL)".replace(
-            "''", "%s"
-        )
-        work.execute(sql, (len(records), len(records), first, b"", b""))
+        work.execute("INSERT INTO ask_sessions VALUES ('ada', 'trip', 1, %s)", (title,))
         for number, body in enumerate(records):
-            work.execute("INSERT INTO ask_records VALUES ('ada', 'trip', %s, %s)", (number, body))
+            work.execute("INSERT INTO ask_messages VALUES ('ada', 'trip', %s, 'user', %s)", (number, body))
 
     database.write(job)
 
 
 def test_what_differs_stays_whole_and_is_replaced_with_force(file, other):
     session(file, b"a", b"b", b"c")
-    session(other, b"x", first=b"other")
-    sql = "SELECT body FROM ask_records ORDER BY number"
+    session(other, b"x", title="other")
+    sql = "SELECT body FROM ask_messages ORDER BY number"
     left = (LeftBehind("ask_sessions ada/trip", copying.OTHER, is_conflict=True),)
     assert copy(file, other) == {"sessions": (0, 0, left)}
     assert other.read(lambda work: work.execute(sql)) == [(b"x",)]

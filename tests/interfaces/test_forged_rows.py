@@ -284,10 +284,12 @@ ROWS = {
         {"at": FAR, "tool": "", "door": "", "client": "", **CALL, "duration_ms": FAR},
     ],
     "ask_sessions": [
-        {"owner": "", "id": "evil", "modified": FAR, "size": -1, "lines": -1,
-         "first": b"{", "ended": b"{", "titled": b"{", "questions": -5},
-        {"owner": "x", "id": "../../etc", "modified": 0.0, "size": 2**62, "lines": 1,
-         "first": b"", "ended": b"", "titled": b"\xff", "questions": 2**62},
+        {"owner": "", "id": "evil", "modified": FAR, "title": "\x1b[2J"},
+        {"owner": "x", "id": "../../etc", "modified": 0.0, "title": None},
+    ],
+    "ask_messages": [
+        {"owner": "", "id": "evil", "number": -5, "kind": "ended", "body": b"{"},
+        {"owner": "", "id": "evil", "number": 2**62, "kind": "user", "body": b"\xff"},
     ],
     "mcp_sessions": [
         {"id": f"forged-{number}", "owner": "admin", "body": body, **SESSION} for number, body in enumerate(BAD)
@@ -452,10 +454,8 @@ def test_a_call_that_somebody_has_written_into_a_session_does_not_run(tmp_path):
         harness.model.will(wants("forged"), "Done.", "Fine.")
         harness.ask("Do it.", session="s", approve="never")
         with closing(sqlite3.connect(harness.app.config.home / "state.db")) as file, file:
-            rows = file.execute("SELECT number, body FROM ask_records ORDER BY number").fetchall()
+            rows = file.execute("SELECT number, body FROM ask_messages ORDER BY number").fetchall()
             last = next(number for number, body in rows if b"notes.write" in body)
-            file.execute("DELETE FROM ask_records WHERE number > ?", (last,))
-            size = sum(len(body) for number, body in rows if number <= last)
-            file.execute("UPDATE ask_sessions SET lines = ?, size = ?", (last + 1, size))
+            file.execute("DELETE FROM ask_messages WHERE number > ?", (last,))
         assert harness.ask("Go on.", session="s", approve="always").answer == "Fine."
         assert written(harness) == []

@@ -138,6 +138,7 @@ async def run_calls(
                 given = await tasks[call.id]
                 session.append(_result_message(call, given, backend))
                 waiting.pop(0)
+                await session.settle()
                 yield CallEnded(call=public_call(call, backend), result=given.result, is_cached=given.is_cached)
     finally:
         left = [task for task in tasks.values() if not task.done()]
@@ -274,6 +275,7 @@ class AskLoop:
         session.append(self._task.question)
         how, why = "stopped", ""
         try:
+            await session.settle()  # another turn that goes on with the session is noticed before the model is asked
             async with aclosing(self._rounds()) as rounds:
                 async for event in rounds:
                     if isinstance(event, Done):

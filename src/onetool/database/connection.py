@@ -18,7 +18,7 @@ Params = Sequence[Any]
 Forget = Callable[[], None]
 BUSY_S = 10.0  # wait for other processes that write
 CALL_WAIT_S = 1.0  # the same if a call is waiting, or the next attempt is soon
-NEWEST = 17  # the number of the last migration
+NEWEST = 18  # the number of the last migration
 MAX_INSERTED = 256  # rows per statement
 
 
@@ -146,14 +146,6 @@ class Database(Protocol):
 
     def lock(self, name: str) -> DatabaseLock:
         """Return a lock, not yet taken, which is released when the process ends."""
-        ...
-
-    def process_name(self) -> str:
-        """Return the name of this process for `find_process`. Raises DatabaseError."""
-        ...
-
-    def find_process(self, name: str) -> str | None:
-        """Describe the process with this name; None if it has certainly ended. Never raises."""
         ...
 
     def pool_usage(self) -> dict[str, int]:

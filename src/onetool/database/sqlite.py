@@ -73,6 +73,7 @@ DIALECT = {
     "identity": "integer PRIMARY KEY AUTOINCREMENT",
     "bytewise": "",  # SQLite's default order
     "random_id": "lower(hex(randomblob(16)))",
+    "start_of_body": "CAST(substr(body, 1, 14) AS text)",
     "random_key": "randomblob(32)",
 }
 # Only tables and indexes are expected: a view or trigger could run endlessly.
@@ -133,8 +134,6 @@ class SqliteDatabase(Database):
         self._opened_at: tuple[int, ...] = ()  # the previous result of `change_times`
         self._seen: Hashable = None  # the last stamp
         self._listeners = PollingListeners(self.stamp)
-        self._process = os.urandom(8).hex()
-        self._alive: SqliteLock | None = None  # held until this process ends
 
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
         if self._is_absent():
@@ -183,16 +182,6 @@ class SqliteDatabase(Database):
 
     def lock(self, name: str) -> "SqliteLock":
         return SqliteLock(self.file, name)
-
-    def process_name(self) -> str:
-        if self._alive is None:
-            lock = self.lock(f"process {self._process}")
-            if lock.take():  # else another thread has taken it
-                self._alive = lock
-        return self._process
-
-    def find_process(self, name: str) -> str | None:
-        return "this process" if name == self._process else self.lock(f"process {name}").find_holder()
 
     def require(self) -> None:
         """Raise DatabaseError if the file exists and can't be read."""
@@ -257,9 +246,6 @@ class SqliteDatabase(Database):
         self._listeners.close()
         with self._lock:
             self._close_connections()
-            alive, self._alive = self._alive, None
-        if alive is not None:
-            alive.remove()
 
     # Connections
 

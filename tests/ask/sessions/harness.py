@@ -2,7 +2,7 @@
 
     harness.open(owner)                  the sessions of an owner
     harness.set_modified(id, at)         as if it had been used then
-    harness.add(id, b"…")                a line that another version, or an import, has put there
+    harness.add(id, b"…")                a record that another version, or an import, has put there
 
 It is SQLite. A test marked with `on_both` runs with PostgreSQL, too.
 """
@@ -10,7 +10,6 @@ It is SQLite. A test marked with `on_both` runs with PostgreSQL, too.
 import pytest
 
 from onetool.ask.sessions import SessionStore
-from onetool.ask.sessions.rows import SUMMARY, SessionKey, SessionSummary, add_records
 from onetool.database.sqlite import SqliteDatabase
 
 NOW = 1_794_000_000.25
@@ -26,20 +25,15 @@ class Harness:
     def set_modified(self, id, at):
         self.write("UPDATE ask_sessions SET modified = %s WHERE id = %s", at, id)
 
-    def add(self, id, line):
+    def add(self, id, body, kind=""):
         """Make the session if it isn't there."""
-        insert = f"INSERT INTO ask_sessions (owner, id, modified, {SUMMARY}) VALUES ('', %s, 0, 0, 0, %s, %s, %s, 0)"
-        self.write(f"{insert} ON CONFLICT DO NOTHING", id, b"", b"", b"")
-
-        def job(work):
-            [row] = work.execute(f"SELECT {SUMMARY} FROM ask_sessions WHERE id = %s", (id,))
-            add_records(work, SessionKey("", id), SessionSummary.of(row), line.splitlines(keepends=True))
-
-        self.database.write(job)
+        self.write("INSERT INTO ask_sessions VALUES ('', %s, 0, NULL) ON CONFLICT DO NOTHING", id)
+        next_number = "(SELECT coalesce(max(number), -1) + 1 FROM ask_messages WHERE id = %s)"
+        self.write(f"INSERT INTO ask_messages VALUES ('', %s, {next_number}, %s, %s)", id, id, kind, body)
 
     def data(self, id):
-        sql = "SELECT body FROM ask_records WHERE id = %s ORDER BY number"
-        return b"".join(bytes(body) for (body,) in self.write(sql, id))
+        sql = "SELECT body FROM ask_messages WHERE id = %s ORDER BY number"
+        return [bytes(body) for (body,) in self.write(sql, id)]
 
     def is_left(self, id):
         return bool(self.write("SELECT id FROM ask_sessions WHERE id = %s", id))

@@ -6,7 +6,6 @@ import random
 import subprocess
 import sys
 import traceback
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 from onetool.ask.errors import SessionError
@@ -59,42 +58,23 @@ async def hang(folder, id):
 
 
 async def take_turns(folder, id, count):
+    """Turns that begin again when another process got ahead of them. Each prints its text when it has ended."""
+    sessions = store_in(folder)
     for number in range(int(count)):
-        async with store_in(folder).turn(id, wait=60) as session:
-            for message in messages(f"{os.getpid()}-{number}"):
-                session.append(message)
-                await asyncio.sleep(0.0005)
-            session.end("p", "m", Usage(input=1), 1)
-
-
-@asynccontextmanager
-async def alone(marker):
-    """Fails where somebody else is in here."""
-    os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-    try:
-        yield
-    finally:
-        os.unlink(marker)
-
-
-async def take_and_delete(folder, id, count):
-    """Turns that say something, turns that say nothing, and deletions, all at once."""
-    sessions, turns = store_in(folder), 0
-    random.seed(os.getpid())
-    while turns < int(count):
-        if random.random() < 0.3:
+        text, is_done = f"{os.getpid()}-{number}", False
+        while not is_done:
             try:
-                sessions.delete(id)
+                async with sessions.turn(id) as session:
+                    for message in messages(text):
+                        session.append(message)
+                        await asyncio.sleep(0.0005)
+                    session.end("p", "m", Usage(input=1), 1)
+                is_done = True
             except SessionError as error:
-                if error.reason not in ("busy", "not_found"):
+                if error.reason != "busy":
                     raise
-            continue
-        async with sessions.turn(id, wait=60) as session, alone(folder / "marker"):
-            turns += 1
-            if random.random() < 0.7:
-                session.append(User(text="a"))
-            await session.settle()
-            assert len(session.messages) == sum(one.turns for one in sessions.list())
+                await asyncio.sleep(random.random() / 50)
+        print(text, flush=True)
 
 
 def crowd(folder, job, count, *args):
@@ -120,7 +100,7 @@ def _run(job, folder, *args):
     asyncio.run(job(Path(folder), *args))
 
 
-JOBS = {job.__name__: job for job in (hang, take_turns, take_and_delete)}
+JOBS = {job.__name__: job for job in (hang, take_turns)}
 
 if __name__ == "__main__":
     name, *rest = sys.argv[1:]

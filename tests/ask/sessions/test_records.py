@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Assistant, Call, File, Result, User
-from onetool.ask.sessions.records import SessionHeader, TurnEnded, message_line, read_line, record_line, title_of
+from onetool.ask.sessions.records import Row, SessionHeader, TurnEnded, message_row, read_timed, title_of
 
 
 @each(
@@ -27,23 +27,23 @@ from onetool.ask.sessions.records import SessionHeader, TurnEnded, message_line,
     ],
 )
 def test_a_message_comes_back_as_it_was(message):
-    written, same = message_line(message, 12.3456)
+    written, same = message_row(message, 12.3456)
     assert same is message
-    assert written.endswith(b',"at":12.346}\n')
-    assert written.count(b"\n") == 1
-    assert read_line(written) == (message, 12.346)
+    assert written.body.endswith(b',"at":12.346}')
+    assert f'"type":"{written.kind}"'.encode() in written.body
+    assert read_timed(written.body) == (message, 12.346)
 
 
 def test_records_come_back_as_they_were():
-    for record in (SessionHeader(id="a", created=1.5, title="x"), TurnEnded(at=2.0, model="m", turns=3)):
-        assert read_line(record_line(record))[0] == record
+    for record in (SessionHeader(id="a", created=1.5, title="x"), TurnEnded(at=2.0, model="m", steps=3)):
+        assert read_timed(Row.of(record).body)[0] == record
 
 
 def test_half_a_surrogate_pair_is_replaced():
     message = Assistant(text="a\ud800b", calls=(Call(id="1", name="x", args={"k\udfff": ["\ud801"]}),))
-    written, cleaned = message_line(message, 0)
+    written, cleaned = message_row(message, 0)
     assert cleaned == Assistant(text="a�b", calls=(Call(id="1", name="x", args={"k�": ["�"]}),))
-    assert read_line(written)[0] == cleaned
+    assert read_timed(written.body)[0] == cleaned
 
 
 def deep(levels):
@@ -57,19 +57,19 @@ def deep(levels):
     "value", [object(), deep(20_000), {(1, 2): 3}, "\ud800"], ids=["object", "deep", "key", "text"]
 )
 def test_a_value_that_json_cannot_say_is_not_kept(value):
-    written, cleaned = message_line(Result(call="1", name="x", content="text", value=value), 0)
+    written, cleaned = message_row(Result(call="1", name="x", content="text", value=value), 0)
     assert cleaned == Result(call="1", name="x", content="text")
     assert cleaned.value is UNSET
-    assert read_line(written)[0] == cleaned
+    assert read_timed(written.body)[0] == cleaned
 
 
 def test_arguments_that_json_cannot_say_are_an_error_in_words():
     with pytest.raises(SessionError, match="can't be stored"):
-        message_line(Assistant(calls=(Call(id="1", name="x", args={"a": object()}),)), 0)
+        message_row(Assistant(calls=(Call(id="1", name="x", args={"a": object()}),)), 0)
 
 
 def test_a_later_kind_of_line_is_passed_over():
-    assert read_line(b'{"type":"summary","at":1,"text":"x"}') is None
+    assert read_timed(b'{"type":"summary","at":1,"text":"x"}') is None
 
 
 @each(
@@ -89,7 +89,7 @@ def test_a_later_kind_of_line_is_passed_over():
 )
 def test_what_no_line_says(text):
     with pytest.raises((msgspec.DecodeError, UnicodeDecodeError, RecursionError)):
-        read_line(text)
+        read_timed(text)
 
 
 def test_titles():

@@ -11,8 +11,8 @@ from helpers import until, until_async
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Usage, User
 from onetool.ask.sessions import store
-from onetool.ask.sessions.rows import SessionWriter
 from onetool.ask.sessions.store import SessionStore
+from onetool.ask.sessions.turn import ChatSession
 from onetool.core.work import check_wanted, run_in_thread
 
 __all__ = ["harness"]
@@ -60,8 +60,8 @@ async def turn(sessions, id="x"):
         session.end("p", "m", Usage(), 1)
 
 
-def is_free(harness):
-    return harness.write("SELECT holder FROM ask_sessions") == [(None,)]
+def is_free():
+    return not store._under_way
 
 
 async def cancelled_once_begun(sessions, function, times=1, id="x"):
@@ -77,7 +77,7 @@ async def cancelled_once_begun(sessions, function, times=1, id="x"):
     assert task.cancelled()
 
 
-SLOW = [(store, "read_session"), (SessionStore, "_infos"), (SessionWriter, "flush")]
+SLOW = [(SessionStore, "_content"), (SessionStore, "_infos"), (ChatSession, "_write")]
 
 
 @pytest.mark.parametrize("what", SLOW, ids=lambda what: what[1])
@@ -94,19 +94,19 @@ def test_nobody_else_is_held_up(sessions, held, what):
 
 
 @pytest.mark.parametrize("what", [SLOW[0], SLOW[2]], ids=lambda what: what[1])
-def test_who_is_cancelled_leaves_no_lease_behind(sessions, harness, held, what):
+def test_who_is_cancelled_gives_its_session_back(sessions, harness, held, what):
     asyncio.run(cancelled_once_begun(sessions, held(*what), times=2))
-    until(lambda: is_free(harness))
-    assert sessions.list()[0].turns == (1 if what[1] == "read_session" else 2)
+    assert is_free()
+    assert sessions.list()[0].turns == (1 if what[1] == "_content" else 2)
 
 
 def test_a_new_one_is_not_left_empty(sessions, harness, held):
-    asyncio.run(cancelled_once_begun(sessions, held(store, "read_session"), id=None))
-    until(lambda: harness.write("SELECT id FROM ask_sessions") == [("x",)])
+    asyncio.run(cancelled_once_begun(sessions, held(ChatSession, "__init__"), id=None))
+    assert harness.write("SELECT id FROM ask_sessions") == [("x",)]
 
 
 def test_it_is_written_before_others_have_it(sessions, harness, held):
-    function = held(SessionWriter, "flush")
+    function = held(ChatSession, "_write")
 
     async def both():
         first = asyncio.create_task(turn(sessions))
@@ -117,7 +117,7 @@ def test_it_is_written_before_others_have_it(sessions, harness, held):
         await first
 
     asyncio.run(both())
-    assert is_free(harness)
+    assert is_free()
 
 
 def full(*_, **__):
@@ -125,7 +125,7 @@ def full(*_, **__):
 
 
 def test_what_came_first_says_more_than_a_full_disk(sessions, harness, monkeypatch):
-    monkeypatch.setattr(SessionWriter, "flush", full)
+    monkeypatch.setattr(ChatSession, "_write", full)
 
     async def failing():
         async with sessions.turn("x") as session:
@@ -136,7 +136,7 @@ def test_what_came_first_says_more_than_a_full_disk(sessions, harness, monkeypat
         asyncio.run(failing())
     with pytest.raises(SessionError, match="the disk is full"):
         asyncio.run(turn(sessions))
-    assert is_free(harness)
+    assert is_free()
 
 
 def test_a_turn_that_is_thrown_away_gives_its_session_back(sessions, harness):
@@ -146,10 +146,10 @@ def test_a_turn_that_is_thrown_away_gives_its_session_back(sessions, harness):
     loop.run_until_complete(under_way.__aenter__())
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
-    assert not is_free(harness)
+    assert not is_free()
     with suppress(RuntimeError):
         under_way.gen.athrow(GeneratorExit).send(None)
-    until(lambda: is_free(harness))
+    assert is_free()
 
 
 def test_what_it_gives_and_what_it_raises():

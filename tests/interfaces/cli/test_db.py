@@ -391,9 +391,9 @@ def test_what_differs_is_listed_and_the_exit_code_says_so(folder, database_url):
 
 
 HOSTILE = {  # a statement, and what is left of it
-    "INSERT INTO ask_sessions VALUES ('', 's', 'now', 'big', 1, 'text', '', '', 0, NULL, NULL)": "ask_sessions /s",
-    "INSERT INTO ask_sessions VALUES ('', 's', 1.0, 4, 1, x'00', x'', x'', 0, NULL, NULL);"
-    "INSERT INTO ask_records VALUES ('', 's', 0, 'text')": "ask_sessions /s",
+    "INSERT INTO ask_sessions VALUES ('', 's', 'now', NULL)": "ask_sessions /s",
+    "INSERT INTO ask_sessions VALUES ('', 's', 1.0, NULL);"
+    "INSERT INTO ask_messages VALUES ('', 's', 0, 'user', 'text')": "ask_sessions /s",
     "INSERT INTO results VALUES ('k', '', NULL, '', 'huge', 1, 1, 0, 'now', NULL, 'text', NULL)": "results k",
     "INSERT INTO documents VALUES ('tokens', 'tokens', 'text', 1, 1.0)": "tokens/tokens in ",
 }

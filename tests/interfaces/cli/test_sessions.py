@@ -124,7 +124,8 @@ def test_nothing_that_stands_in_a_record_is_an_error(kept, at_a_terminal, at):
         f'{{"type":"user","text":"hello","at":{at}}}\n{{"type":"ended","at":{at},"turns":1}}\n'
         '{"type":"user","text":"bye"}\n'
     )
-    Harness(kept._database).add("odd", said.encode())
+    for line in said.splitlines():
+        Harness(kept._database).add("odd", line.encode())
     for args in (("list",), ("list", "--json"), ("show", "odd"), ("show", "odd", "--json"), ("export", "odd")):
         result = run(*args)
         assert result.exit_code == 0
@@ -138,7 +139,7 @@ def test_nothing_that_stands_in_a_record_is_an_error(kept, at_a_terminal, at):
 def test_arguments_that_are_very_deep(kept, at_a_terminal):
     for levels in (150, 400, 900):
         calls = f'[{{"id":"1","name":"t","args":{{"a":{"[" * levels}{"]" * levels}}}}}]'
-        line = f'{{"type":"assistant","text":"hello","calls":{calls}}}\n'
+        line = f'{{"type":"assistant","text":"hello","calls":{calls}}}'
         Harness(kept._database).add(f"deep{levels}", line.encode())
         for args in (("show", f"deep{levels}"), ("show", f"deep{levels}", "--json"), ("export", f"deep{levels}")):
             assert run(*args).exit_code == 0
@@ -155,6 +156,7 @@ def test_one_that_goes_on_is_shown_as_it_is(kept, at_a_terminal):
     shown, exported = asyncio.run(meanwhile())
     assert "shop.buy: This call is still running" in shown.output
     assert "UTC · running\n" in exported.output
+    kept._database.write(lambda work: work.execute("UPDATE ask_sessions SET modified = modified - 61"))
     assert "shop.buy: This call was interrupted" in run("show", "tea").output
 
 

@@ -2,29 +2,27 @@
 
     store       SessionStore: starts turns; lists, reads, renames and deletes sessions
     turn        ChatSession: a session during one turn
-    rows        the rows of sessions, and the thread that writes them during a turn
     records     the records of a session: reading, repairing and summarising
     markdown    a session as a Markdown document
 
-A session is a row, and each of its records, a line of JSON, is another row. For example, a turn writes:
+A session is a row, and each of its records, which is JSON, is another row. For example, a turn writes:
 
-    {"type":"session","version":1,"id":"20261115-191200-k3f9","created":1794770720.1,"title":"What time is it?"}
+    {"type":"session","id":"20261115-191200-k3f9","created":1794770720.1,"title":"What time is it?"}
     {"type":"user","text":"What time is it?","at":1794770720.1}
     {"type":"assistant","calls":[{"id":"c1","name":"time.now"}],"at":1794770721.5}
     {"type":"result","call":"c1","name":"time.now","content":"…","at":1794770721.6}
     {"type":"assistant","text":"It is ten past seven.","at":1794770722.9}
-    {"type":"ended","at":1794770722.9,"provider":"openai","model":"…","usage":{…},"steps":2,"turns":1,"total":{…}}
+    {"type":"ended","at":1794770722.9,"provider":"openai","model":"…","usage":{…},"steps":2,"total":{…}}
 
-The types of lines, and their members:
+The types of records, and their members:
 
-    session     version, id, created, title: the first line
+    session     id, created, title: the first record
     user        text, files (name, kind, text or data)
     assistant   text, calls (id, name, args, malformed, kept), provider, kept, broken_off
     result      call, name, content, ok, value
     called      name, args, content, ok: a tool call by the user
-    titled      title: given by the user
-    ended       at, provider, model, usage, steps; turns, total and title (if given) are of the whole session, for
-                the list of sessions
+    allowed     tools: allowed from here on
+    ended       at, provider, model, usage, steps, how, why; total is of the whole session, for the list of sessions
 
 Messages also have a time, `at`. Members with their default value are omitted. Unknown types, which later versions may
 have, are skipped.

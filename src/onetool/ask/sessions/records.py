@@ -1,14 +1,12 @@
-"""The content of a session: ids, records as lines, reading and repair, and transcripts.
+"""The content of a session: ids, records as JSON, reading and repair, and transcripts.
 
-Damaged lines are skipped, but a later version of the format is an error. On reading, every call gets one result,
-directly after it and in the order of the calls. For a call without a result, the model is told that its
-outcome is unknown. A result without its call is omitted.
+Damaged records are skipped. On reading, every call gets one result, directly after it and in the order of the calls.
+For a call without a result, the model is told that its outcome is unknown. A result without its call is omitted.
 """
 
 import re
 import time
 from collections.abc import Iterable
-from io import BytesIO
 from os import urandom
 from typing import Literal, NamedTuple
 
@@ -50,43 +48,39 @@ def new_id(now: float) -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{random}"
 
 
-# Records, one per line
+# Records, each in a row
 
-VERSION = 1
 MAX_TITLE = 80  # characters
 
 
 class SessionHeader(msgspec.Struct, frozen=True, kw_only=True, tag="session"):
-    """The first line of a session."""
+    """The first record of a session."""
 
-    version: int = VERSION
     id: str = ""
     created: float = 0.0
     title: str = ""  # the first words of the first question
-    owner: str | UnsetType = UNSET  # informational: the owner in the row is authoritative
 
 
 TurnEnd = Literal["answered", "failed", "stopped"]
 
 
 class TurnEnded(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
-    """The end of a turn. `turns` and `total` cover the session so far, for lists."""
+    """The end of a turn. `total` covers the session so far, for lists."""
 
     at: float = 0.0
     provider: str = ""
     model: str = ""
     usage: Usage = Usage()
     steps: int = 0
-    turns: int = 0
     total: Usage = Usage()
-    title: str | UnsetType = UNSET  # given by a user
     how: TurnEnd | UnsetType = UNSET  # older records lack it
     why: str = ""  # the reason of a failure
 
 
 class Titled(msgspec.Struct, frozen=True, kw_only=True, tag="titled"):
+    """A title given by the user. It is only read: now the row of the session has it."""
+
     title: str = ""
-    at: float = 0.0
 
 
 class Allowed(msgspec.Struct, frozen=True, kw_only=True, tag="allowed"):
@@ -114,15 +108,22 @@ _time_decoder = msgspec.json.Decoder(_TimedRecord)
 _message_decoder = msgspec.json.Decoder(SessionMessage)
 
 
-def record_line(record: SessionHeader | TurnEnded | Titled | Allowed) -> bytes:
-    return msgspec.json.encode(record) + b"\n"
+class Row(NamedTuple):
+    """A record as it is stored. `kind` is its type."""
+
+    kind: str
+    body: bytes
+
+    @classmethod
+    def of(cls, record: Record) -> "Row":
+        return cls(str(record.__struct_config__.tag), msgspec.json.encode(record))
 
 
-def message_line(message: SessionMessage, at: float) -> tuple[bytes, SessionMessage]:
-    """Return the line of a message, and the message as in that line, without values that JSON can't express."""
+def message_row(message: SessionMessage, at: float) -> tuple[Row, SessionMessage]:
+    """Return the row of a message, and the message as in that row, without values that JSON can't express."""
     try:
         text = msgspec.json.encode(message)
-        _message_decoder.decode(text)  # raises if the line would be unreadable
+        _message_decoder.decode(text)  # raises if it would be unreadable
     except (UnicodeEncodeError, *UNREADABLE, TypeError, ValueError, OverflowError):
         try:  # without lone surrogates, and without a value that isn't JSON
             if isinstance(message, Result):
@@ -131,23 +132,23 @@ def message_line(message: SessionMessage, at: float) -> tuple[bytes, SessionMess
             text = msgspec.json.encode(message)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise SessionError(f"the message can't be stored: {error}", "session") from None
-    return text[:-1] + b',"at":%.3f}\n' % at, message
+    return Row(str(message.__struct_config__.tag), text[:-1] + b',"at":%.3f}' % at), message
 
 
-def read_line(line: bytes) -> tuple[Record, float] | None:
-    """Return the record of a line, and its time; None for an unknown type. Raises one of UNREADABLE."""
+def read_timed(body: bytes) -> tuple[Record, float] | None:
+    """Return a record, and its time; None for an unknown type. Raises one of UNREADABLE."""
     try:
-        return _record_decoder.decode(line), _time_decoder.decode(line).at
+        return _record_decoder.decode(body), _time_decoder.decode(body).at
     except msgspec.ValidationError:
-        if _any_decoder.decode(line).type in KNOWN_TYPES:
+        if _any_decoder.decode(body).type in KNOWN_TYPES:
             raise
         return None
 
 
-def read_record(line: bytes) -> Record | None:
-    """Return the record of a line; None if the line is empty or unreadable."""
+def read_record(body: bytes | None) -> Record | None:
+    """Return a record; None if there is none or it is unreadable."""
     try:
-        return _record_decoder.decode(line) if line else None
+        return _record_decoder.decode(body) if body else None
     except UNREADABLE:
         return None
 
@@ -219,66 +220,60 @@ def repair(messages: Iterable[TimedMessage], goes_on: bool = False) -> list[Time
 
 # Reading a whole session
 
-MAX_LINES = 50_000  # more than any conversation; reading them takes some milliseconds
-
 
 class SessionContent(msgspec.Struct, frozen=True, kw_only=True):
-    header: SessionHeader | None  # None if the first line was cut off
+    header: SessionHeader | None  # None if it is damaged
     messages: list[TimedMessage]  # repaired: every call has a result
     ended: list[TurnEnded]
-    damaged: int  # lines that can't be read
+    damaged: int  # records that can't be read
     allowed: tuple[str, ...] | None = None  # the last allowed tools
-    title: str | None = None  # the last title given by the user
+    title: str = ""
 
     @property
     def usage(self) -> Usage:
         return sum((one.usage for one in self.ended), Usage())
 
 
-def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
-    """Read a session. `goes_on` means that a turn is under way."""
+def read_session(bodies: Iterable[bytes], goes_on: bool = False, title: str | None = None) -> SessionContent:
+    """Read the records of a session. `goes_on` means that a turn is under way; `title` was given by the user."""
     header: SessionHeader | None = None
     messages: list[TimedMessage] = []
     ended: list[TurnEnded] = []
     damaged = 0
     allowed: tuple[str, ...] | None = None
-    title: str | None = None
-    for place, line in enumerate(BytesIO(data)):  # splitting all at once would block other threads
-        if place == MAX_LINES:
-            problem = f"the session {id} can't be used: it has more than {MAX_LINES:,} lines"
-            raise SessionError(problem, "session", ["start another session with --new-session"])
-        if line.isspace():
-            continue
+    first_title = ""
+    for body in bodies:
         try:
-            found = read_line(line)
+            found = read_timed(body)
         except UNREADABLE:
             damaged += 1
             continue
         match found:
+            case None:
+                pass
             case (SessionHeader() as first, _):
-                if first.version > VERSION:
-                    versions = f"format {first.version}; this version supports {VERSION}"
-                    problem = f"the session {id} was written by a later version of OneTool ({versions})"
-                    hints = ["update OneTool", "or start another session with --new-session"]
-                    raise SessionError(problem, "session", hints)
                 header = header or first
+                first_title = first_title or first.title
             case (TurnEnded() as end, _):
                 ended.append(end)
             case (Allowed() as given, _):
                 allowed = given.tools
             case (Titled() as named, _):
-                title = named.title
+                first_title = named.title
             case (message, at):
                 messages.append(TimedMessage(message, at))
-    messages = repair(messages, goes_on)
-    return SessionContent(header=header, messages=messages, ended=ended, damaged=damaged, allowed=allowed, title=title)
+    return SessionContent(
+        header=header,
+        messages=repair(messages, goes_on),
+        ended=ended,
+        damaged=damaged,
+        allowed=allowed,
+        title=first_title if title is None else title,
+    )
 
 
 # An entry of a list, and the transcript
 
-ENDED_PREFIX = b'{"type":"ended"'
-USER_PREFIX = b'{"type":"user"'
-TITLED_PREFIX = b'{"type":"titled"'
 NO_ANSWER = "(no answer)"
 
 
@@ -307,7 +302,7 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     times: tuple[float, ...]  # of these messages
     turns: int  # questions
     usage: Usage  # of ended turns
-    damaged: int  # lines that can't be read
+    damaged: int  # records that can't be read
     provider: str = ""  # of the last ended turn
     model: str = ""
     title: str = ""
@@ -323,8 +318,8 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
         return not (isinstance(message, Result) and message.content == UNDER_WAY)
 
 
-def transcript(id: str, data: bytes, modified: float, goes_on: bool) -> Transcript:
-    content = read_session(id, data, goes_on)
+def transcript(id: str, content: SessionContent, modified: float) -> Transcript:
+    last = content.ended[-1] if content.ended else TurnEnded()
     return Transcript(
         id=id,
         created=content.header.created if content.header else modified,
@@ -334,8 +329,8 @@ def transcript(id: str, data: bytes, modified: float, goes_on: bool) -> Transcri
         turns=sum(isinstance(one.message, User) for one in content.messages),
         usage=content.usage,
         damaged=content.damaged,
-        provider=content.ended[-1].provider if content.ended else "",
-        model=content.ended[-1].model if content.ended else "",
-        title=(content.header.title if content.header else "") if content.title is None else content.title,
+        provider=last.provider,
+        model=last.model,
+        title=content.title,
         ended=tuple(content.ended),
     )

@@ -1,58 +1,65 @@
 """SessionStore: starts turns in sessions; lists, reads, renames and deletes sessions.
 
-A turn holds its session exclusively, among all processes and replicas, by a lease in the row of the session. If its
-process ends, the session is free at once where the database can tell (SQLite), else when the lease expires. Reading
-needs no lease, so lists and transcripts also show a turn that is under way.
+One turn at a time uses a session: others of this process wait, or are refused. A turn of another process is only
+noticed when both write: the second one is refused.
 """
 
 import builtins
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from os import urandom
+from hashlib import blake2b
+from threading import Lock
 from typing import Any, TypeVar
 
 from onetool.ask.errors import SessionError
 from onetool.ask.sessions.records import (
     LAST,
     SESSION_ID,
+    SessionContent,
+    SessionHeader,
     SessionInfo,
     Titled,
     Transcript,
+    TurnEnded,
     check_id,
     is_generated,
     new_id,
+    read_record,
     read_session,
-    record_line,
     short_title,
     transcript,
 )
-from onetool.ask.sessions.rows import (
-    LEASE_S,
-    SUMMARY,
-    WHERE,
-    SessionKey,
-    SessionSummary,
-    SessionWriter,
-    add_records,
-    ended_holders,
-    read_records,
-    session_error,
-)
-from onetool.ask.sessions.turn import ChatSession
+from onetool.ask.sessions.turn import NEW_SESSION_HINT, WHERE, ChatSession, SessionKey, session_error
 from onetool.core import flock
 from onetool.core.text import nearest, or_rather
 from onetool.core.work import run_in_thread, run_or_undo
 from onetool.database import Database, DatabaseError, Transaction
 
 T = TypeVar("T")
-EMPTY_S = 3600.0  # after which a session without messages is removed
-PAUSE_S = 0.1  # between two checks of a session that another turn holds
-NEW_SESSION_HINT = "start another with --new-session"
+MAX_BYTES = 32 * 1024 * 1024  # of a session
+UNDER_WAY_S = 60.0  # how long the last calls of a session are shown as running, if another process runs them
+PAUSE_S = 0.1  # between two checks of a session that another turn uses
 GENERATED_HINT = "names of this form are generated, so this one is probably mistyped"
 LIST_HINT = "`onetool sessions list` shows all sessions"
+NO_RECORDS = read_session(())
+LISTED = """
+SELECT id, modified, title,
+  (SELECT body FROM ask_messages m WHERE m.owner = s.owner AND m.id = s.id ORDER BY number LIMIT 1),
+  (SELECT body FROM ask_messages m WHERE m.owner = s.owner AND m.id = s.id AND kind = 'ended'
+   ORDER BY number DESC LIMIT 1),
+  (SELECT body FROM ask_messages m WHERE m.owner = s.owner AND m.id = s.id AND kind = 'titled'
+   ORDER BY number DESC LIMIT 1),
+  (SELECT count(*) FROM ask_messages m WHERE m.owner = s.owner AND m.id = s.id AND kind = 'user'),
+  coalesce((SELECT max(number) FROM ask_messages m WHERE m.owner = s.owner AND m.id = s.id AND kind = 'user'), -1)
+  < (SELECT max(number) FROM ask_messages m WHERE m.owner = s.owner AND m.id = s.id AND kind = 'ended'),
+  (SELECT sum(length(body)) FROM ask_messages m WHERE m.owner = s.owner AND m.id = s.id)
+FROM ask_sessions s"""
 
 ListPlace = tuple[float, str]  # a session's place in the list: the time of its last use, and its id
+
+_under_way = set[tuple[str, SessionKey]]()  # the turns of this process, by database
+_lock = Lock()
 
 
 class SessionStore:
@@ -65,14 +72,11 @@ class SessionStore:
     ) -> None:
         self._database = database
         self._now = now
-        self._owner = owners[0]
         self._owner_keys = [*map(_owner_key, owners)]
-        self._are_own = f"owner IN ({', '.join(['%s'] * len(owners))})"
-        self._is_leased = f"(holder IS NOT NULL AND until >= {database.clock})"
 
     @asynccontextmanager
     async def turn(self, id: str | None, *, new: bool = False, wait: float = 0.0) -> AsyncIterator[ChatSession]:
-        """Hold a session for one turn. Create a missing session; wait up to `wait` seconds for another turn to end.
+        """Use a session for one turn. Create a missing session; wait up to `wait` seconds for another turn to end.
 
         Without an id, the session is new. With `new`, an existing session is refused; without, an id that looks
         generated must exist. A session without messages is not stored.
@@ -93,12 +97,12 @@ class SessionStore:
         """Return the transcript, even while a turn is under way. Raises SessionError."""
         id = self._resolve(id)
         key = self._key(id)
-        sql = f"SELECT modified, size FROM ask_sessions WHERE {WHERE} AND size > 0"  # noqa: S608 - ours
+        sql = f"SELECT modified, {self._database.clock} FROM ask_sessions WHERE {WHERE}"  # noqa: S608 - ours
+        is_ours = self._turn_id(key) in _under_way  # first: a turn that ends now has all its results
 
-        def job(work: Transaction) -> tuple[bytes, float, bool] | None:
-            goes_on = self._find_holder(work, key) is not None  # first: a turn that ends now has all its results
-            for modified, size in work.execute(sql, key):
-                return read_records(work, key, size), modified, goes_on
+        def job(work: Transaction) -> tuple[SessionContent, float] | None:
+            for modified, now in work.execute(sql, key):
+                return self._content(work, key, is_ours or now < modified + UNDER_WAY_S), modified
             return None
 
         found = self._read(job)
@@ -108,20 +112,11 @@ class SessionStore:
 
     def delete(self, id: str) -> None:
         """Delete a session. Raises SessionError: "not_found", or "busy" while a turn is under way."""
-
-        def job(work: Transaction, key: SessionKey, _before: SessionSummary) -> None:
-            work.execute(f"DELETE FROM ask_sessions WHERE {WHERE}", key)  # noqa: S608 - ours
-
-        self._change(id, "then delete it", job)
+        self._change(id, "then delete it", f"DELETE FROM ask_sessions WHERE {WHERE}")  # noqa: S608 - ours
 
     def rename(self, id: str, title: str) -> None:
         """Give a session a title, without moving it in the list. Raises SessionError like `delete`."""
-        line = record_line(Titled(title=short_title(title), at=round(self._now(), 3)))
-
-        def job(work: Transaction, key: SessionKey, before: SessionSummary) -> None:
-            add_records(work, key, before, [line])
-
-        self._change(id, "then rename it", job)
+        self._change(id, "then rename it", f"UPDATE ask_sessions SET title = %s WHERE {WHERE}", short_title(title))  # noqa: S608
 
     def shrink(self) -> None:
         """Release the disk space of deleted sessions, if possible."""
@@ -170,7 +165,7 @@ class SessionStore:
             if new:
                 raise _exists_error(named)
             if (pause := next(pauses, None)) is None:
-                raise await run_in_thread(lambda: self._busy_error(named, f"or {NEW_SESSION_HINT}"))
+                raise _busy_error(named, f"or {NEW_SESSION_HINT}")
             await sleep(pause)
         return session
 
@@ -184,29 +179,29 @@ class SessionStore:
                     raise
 
     def _try_open(self, id: str, new: bool) -> ChatSession | None:
-        """Open the session. Return None while another turn holds it."""
+        """Open the session. Return None while another turn of this process uses it."""
         key = self._key(id)
-        if self._read(lambda work: self._find_holder(work, key)):  # waiting turns write nothing
-            return None
+        turn_id = self._turn_id(key)
+        with _lock:
+            if turn_id in _under_way:
+                return None
+            _under_way.add(turn_id)
 
-        def job(work: Transaction) -> tuple[str, SessionSummary, bytes] | None:
-            holder = f"{self._database.process_name()}.{urandom(8).hex()}"
-            summary = self._take(work, key, holder)
-            return summary and (holder, summary, read_records(work, key, summary.size))
+        def job(work: Transaction) -> tuple[SessionContent, int]:
+            last = f"SELECT max(number) FROM ask_messages WHERE {WHERE}"  # noqa: S608 - ours
+            [(number,)] = work.execute(last, key)
+            return (NO_RECORDS, 0) if number is None else (self._content(work, key), number + 1)
 
-        found = self._write(job)
-        if found is None:
-            return None
-        holder, summary, data = found
-        writer = SessionWriter(self._database, key, holder, summary)
         try:
-            if new and data:
+            content, next_number = self._read(job)
+            if new and next_number:
                 raise _exists_error(id)
-            if not new and not data and is_generated(id):
+            if not new and not next_number and is_generated(id):
                 raise self._not_found(id, f"or create it with --new-session: {GENERATED_HINT}")
-            return ChatSession(id, writer, read_session(id, data), is_new=not data, now=self._now, owner=self._owner)
+            release = lambda: _under_way.discard(turn_id)  # noqa: E731
+            return ChatSession(self._database, key, content, next_number, self._now, release)
         except BaseException:
-            writer.finish()
+            _under_way.discard(turn_id)
             raise
 
     def _resolve(self, id: str) -> str:
@@ -216,65 +211,34 @@ class SessionStore:
             return found.id
         raise SessionError("there is no session yet", "not_found", ["ask something first"])
 
-    # Leases
-
-    def _take(self, work: Transaction, key: SessionKey, holder: str | None) -> SessionSummary | None:
-        """Lease a session to a turn, or release it; create it if missing. Return None if another turn holds it."""
-        clock, before = self._database.clock, self._lease(work, key)
-        if before is not None and self._describe(before) is not None:
-            return None
-        insert = (
-            f"INSERT INTO ask_sessions (owner, id, modified, {SUMMARY}) "  # noqa: S608 - ours
-            f"VALUES (%s, %s, {clock}, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
-        )
-        work.execute(insert, (*key, 0, 0, b"", b"", b"", 0))
-        if work.row_count == 1:  # newly created; killed turns leave sessions without messages
-            empty = f"DELETE FROM ask_sessions WHERE size = 0 AND NOT {self._is_leased} AND modified < {clock} - %s"  # noqa: S608
-            work.execute(empty, (EMPTY_S,))
-        take = (
-            f"UPDATE ask_sessions SET holder = %s, until = {clock} + %s "  # noqa: S608 - ours
-            f"WHERE {WHERE} AND (holder = %s OR NOT {self._is_leased}) RETURNING {SUMMARY}"
-        )
-        for row in work.execute(take, (holder, LEASE_S, *key, before)):
-            return SessionSummary.of(row)
-        return None
-
-    def _find_holder(self, work: Transaction, key: SessionKey) -> str | None:
-        """Describe the process of the turn that holds the session; None if no turn is under way."""
-        holder = self._lease(work, key)
-        return None if holder is None else self._describe(holder)
-
-    def _lease(self, work: Transaction, key: SessionKey) -> str | None:
-        sql = f"SELECT holder FROM ask_sessions WHERE {WHERE} AND {self._is_leased}"  # noqa: S608 - ours
-        for (holder,) in work.execute(sql, key):
-            return holder
-        return None
-
-    def _describe(self, holder: str) -> str | None:
-        return None if holder in ended_holders else self._database.find_process(holder.partition(".")[0])
-
-    def _change(self, id: str, then: str, change: Callable[[Transaction, SessionKey, SessionSummary], None]) -> None:
-        """Change a session that no turn holds. If a turn holds it, raise an error whose hint is `then`."""
-        id = self._resolve(id)
-        key = self._key(id)
-        if not self._read(lambda work: work.execute(f"SELECT 1 FROM ask_sessions WHERE {WHERE}", key)):  # noqa: S608
-            raise self._not_found(id)
-
-        def job(work: Transaction) -> SessionSummary | None:
-            summary = self._take(work, key, None)
-            if summary is not None and summary.size:
-                change(work, key, summary)
-            elif summary is not None:  # left by a turn without messages
-                work.execute(f"DELETE FROM ask_sessions WHERE {WHERE}", key)  # noqa: S608 - ours
-            return summary
-
-        summary = self._write(job)
-        if summary is None:
-            raise self._busy_error(id, then)
-        if not summary.size:
-            raise self._not_found(id)
+    def _turn_id(self, key: SessionKey) -> tuple[str, SessionKey]:
+        return self._database.describe(), key
 
     # Rows
+
+    def _content(self, work: Transaction, key: SessionKey, goes_on: bool = False) -> SessionContent:
+        """Return the content of a stored session. Raises SessionError if it is too large."""
+        [(size,)] = work.execute(f"SELECT sum(length(body)) FROM ask_messages WHERE {WHERE}", key)  # noqa: S608 - ours
+        if (size or 0) > MAX_BYTES:
+            why = f"it has {size:,} bytes, more than {MAX_BYTES:,}; {NEW_SESSION_HINT}"
+            raise SessionError(f"the session {key.id} can't be used: {why}", "session")
+        [(title,)] = work.execute(f"SELECT title FROM ask_sessions WHERE {WHERE}", key)  # noqa: S608 - ours
+        rows = work.execute(f"SELECT body FROM ask_messages WHERE {WHERE} ORDER BY number", key)  # noqa: S608 - ours
+        return read_session((bytes(body) for (body,) in rows), goes_on, title)
+
+    def _change(self, id: str, then: str, sql: str, *params: str) -> None:
+        """Change a session that no turn of this process uses. Else raise an error whose hint is `then`."""
+        id = self._resolve(id)
+        key = self._key(id)
+        if self._turn_id(key) in _under_way:
+            raise _busy_error(id, then)
+
+        def job(work: Transaction) -> int:
+            work.execute(sql, (*params, *key))
+            return work.row_count
+
+        if not self._stored_keys(id) or not self._write(job):  # first: reading makes no file
+            raise self._not_found(id)
 
     def _key(self, id: str) -> SessionKey:
         """Return the key of a stored session, or that of a new one."""
@@ -283,23 +247,24 @@ class SessionStore:
         return SessionKey(self._owner_keys[0], id)
 
     def _stored_keys(self, id: str) -> builtins.list[SessionKey]:
-        sql = f"SELECT 1 FROM ask_sessions WHERE {WHERE} AND size > 0"  # noqa: S608 - ours
+        sql = f"SELECT 1 FROM ask_sessions WHERE {WHERE}"  # noqa: S608 - ours
         keys = [SessionKey(owner, id) for owner in self._owner_keys]
         return self._read(lambda work: [key for key in keys if work.execute(sql, key)])
 
     def _infos(
         self, where: str = "", params: tuple[Any, ...] = (), limit: int | None = None
     ) -> builtins.list[SessionInfo]:
-        sql = (
-            f"SELECT id, modified, {SUMMARY} FROM ask_sessions WHERE {self._are_own} AND size > 0 {where} "  # noqa: S608
-            f"ORDER BY modified DESC, id DESC{'' if limit is None else f' LIMIT {limit}'}"
-        )
-        rows = self._read(lambda work: work.execute(sql, (*self._owner_keys, *params)))
-        return [SessionSummary.of((*summary,)).info(id, modified) for id, modified, *summary in rows]
+        limited = "" if limit is None else f" LIMIT {limit}"
+        sql = f"{LISTED} WHERE {self._are_own} {where} ORDER BY modified DESC, id DESC{limited}"
+        return [_info(*row) for row in self._read(lambda work: work.execute(sql, (*self._owner_keys, *params)))]
 
     def _ids(self) -> builtins.list[str]:
-        sql = f"SELECT id FROM ask_sessions WHERE {self._are_own} AND size > 0 ORDER BY modified DESC, id DESC"  # noqa: S608 - ours
+        sql = f"SELECT id FROM ask_sessions WHERE {self._are_own} ORDER BY modified DESC, id DESC"  # noqa: S608 - ours
         return [id for (id,) in self._read(lambda work: work.execute(sql, self._owner_keys))]
+
+    @property
+    def _are_own(self) -> str:
+        return f"owner IN ({', '.join(['%s'] * len(self._owner_keys))})"
 
     def _read(self, job: Callable[[Transaction], T]) -> T:
         try:
@@ -313,25 +278,50 @@ class SessionStore:
         except DatabaseError as error:
             raise session_error("sessions can't be used", error) from error
 
-    # Errors
-
     def _not_found(self, id: str, *hints: str) -> SessionError:
         rather = or_rather(id, self._ids())
         return SessionError(f"there is no session {id!r}{rather}", "not_found", [LIST_HINT, *hints])
 
-    def _busy_error(self, id: str, otherwise: str) -> SessionError:
-        key = self._key(id)
-        who = self._read(lambda work: self._find_holder(work, key)) or flock.UNKNOWN
-        hints = ["wait until that turn has ended", otherwise]
-        return SessionError(f"the session {id} is in use by {who}", "busy", hints)
+
+def _info(
+    id: str,
+    modified: float,
+    title: str | None,
+    first: bytes,
+    ended: bytes | None,
+    titled: bytes | None,
+    questions: int,
+    is_ended: bool | None,
+    size: int,
+) -> SessionInfo:
+    header, end, named = map(read_record, (first, ended, titled))
+    header = header if isinstance(header, SessionHeader) else SessionHeader()
+    end = end if isinstance(end, TurnEnded) else TurnEnded()
+    first_title = named.title if isinstance(named, Titled) else header.title
+    return SessionInfo(
+        id=id,
+        created=header.created or modified,
+        modified=modified,
+        turns=questions,
+        title=first_title if title is None else title,
+        provider=end.provider,
+        model=end.model,
+        usage=end.total,
+        size=int(size or 0),
+        answered=bool(is_ended) and end.steps > 0,
+    )
 
 
 def _owner_key(owner: str) -> str:
     if not owner:
         return ""
-    from hashlib import blake2b
-
     return blake2b(owner.encode("utf-8", "surrogatepass"), digest_size=16, person=b"ask sessions").hexdigest()
+
+
+def _busy_error(id: str, otherwise: str) -> SessionError:
+    return SessionError(
+        f"the session {id} is in use by this process", "busy", ["wait until that turn has ended", otherwise]
+    )
 
 
 def _exists_error(id: str) -> SessionError:

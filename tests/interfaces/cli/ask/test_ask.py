@@ -16,7 +16,7 @@ from helpers import each, start, until
 from interfaces.cli.ask.shop import ALLOW
 from interfaces.cli.ask.shop import shop as shop  # a fixture
 
-from onetool.ask.sessions import SessionStore
+from onetool.ask.sessions import store
 from onetool.interfaces.cli import cli as root
 from onetool.interfaces.cli.ask import ask, runner
 
@@ -177,12 +177,12 @@ def test_state_that_is_taken_away_meanwhile_is_told(shop):
     shop.model.will(answer)
     done = shop.ask("q", "--session", "tea", "--new-session")
     assert (done.exit_code, "Bye." in done.stdout) == (1, True)
-    assert "the session tea can't be written: another turn has taken it, or it was deleted" in done.stderr
+    assert "the session tea can't be written: it was deleted" in done.stderr
 
 
 def test_a_session_in_use_is_waited_for(shop, monkeypatch):
-    held, found_in_use, busy_error = Event(), Event(), SessionStore._busy_error
-    monkeypatch.setattr(SessionStore, "_busy_error", lambda *args: found_in_use.set() or busy_error(*args))
+    held, found_in_use, busy_error = Event(), Event(), store._busy_error
+    monkeypatch.setattr(store, "_busy_error", lambda *args: found_in_use.set() or busy_error(*args))
 
     async def hold():
         async with shop.harness.app.sessions.turn("tea"):
