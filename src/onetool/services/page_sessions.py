@@ -28,33 +28,23 @@ class LoginSessionState(msgspec.Struct, frozen=True):
     key: bytes
     ended: dict[str, int] = {}  # id -> when the session would have expired
     ended_until: int = 0  # sessions that expire by then have ended too: too many ids to remember
-    replaced: dict[str, int] = {}  # token digest -> its sessions that expire by then have ended
 
     def has_ended(self, session: LoginSession) -> bool:
-        until = max(self.ended_until, self.replaced.get(session.digest, 0))
-        return session.id in self.ended or session.expires <= until
+        return session.id in self.ended or session.expires <= self.ended_until
 
-    def ending(self, ended: dict[str, int], now: float, until: int = 0) -> "LoginSessionState":
-        """Return the state after ending these sessions and all that expire by `until`."""
-        left = {id: expires for id, expires in (self.ended | ended).items() if expires > now}
-        until = max(self.ended_until, until)
+    def ending(self, session: LoginSession, now: float) -> "LoginSessionState":
+        """Return the state after ending a session."""
+        left = {id: expires for id, expires in self.ended.items() if expires > now} | {session.id: session.expires}
+        until = self.ended_until
         if len(left) > MAX_ENDED:
             until = max(until, sorted(left.values())[-MAX_ENDED - 1])
             left = {id: expires for id, expires in left.items() if expires > until}
         return msgspec.structs.replace(self, ended=left, ended_until=until)
 
-    def replacing(self, token: bytes, until: int, now: float) -> "LoginSessionState":
-        left = {digest: expires for digest, expires in self.replaced.items() if expires > now}
-        return msgspec.structs.replace(self, replaced=left | {token_digest(self.key, token): until})
-
-    def joining(self, other: "LoginSessionState", now: float) -> "LoginSessionState":
-        """Return the state with the sessions ended in another state, which has the same key."""
-        replaced = {
-            digest: max(self.replaced.get(digest, 0), other.replaced.get(digest, 0))
-            for digest in self.replaced | other.replaced
-        }
-        joined = self.ending(other.ended, now, other.ended_until)
-        return msgspec.structs.replace(joined, replaced=replaced)
+    def joining(self, before: "LoginSessionState") -> "LoginSessionState":
+        """Return the state with the sessions ended in an earlier state: this one may be older, from a backup."""
+        until = max(self.ended_until, before.ended_until)
+        return msgspec.structs.replace(self, ended=before.ended | self.ended, ended_until=until)
 
     def __repr__(self) -> str:
         return "LoginSessionState(***)"

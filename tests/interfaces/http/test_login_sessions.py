@@ -2,7 +2,6 @@
 
 import base64
 import json
-import logging
 from hashlib import sha256
 from threading import Thread
 
@@ -12,9 +11,9 @@ from helpers import until
 
 from onetool.core.redaction import mask_credentials
 from onetool.core.signed import sign
-from onetool.database import documents
+from onetool.database import DatabaseError, documents
 from onetool.interfaces.http import login_sessions
-from onetool.interfaces.http.login_sessions import LIFETIME_S, PREFIX, LoginSessions, SessionNotEndedError
+from onetool.interfaces.http.login_sessions import LIFETIME_S, PREFIX, LoginSessions
 from onetool.services import page_sessions
 
 __all__ = ["database", "database_url", "places", "postgres"]
@@ -33,13 +32,6 @@ class Clock:
 
     def __call__(self):
         return self.now
-
-
-class AtOnce:
-    """A thread that runs when it is started."""
-
-    def __init__(self, target, args, daemon):
-        self.start = lambda: target(*args)
 
 
 def refuse(*_args, **_more):
@@ -147,21 +139,21 @@ def test_while_the_database_is_away_sessions_stay_and_no_end_is_told_as_done(two
     postgres.stop()
     try:
         assert sessions.read(text, named(TOKEN)) == other.read(text, named(TOKEN)) == session
-        with pytest.raises(SessionNotEndedError):
+        with pytest.raises(DatabaseError):
             sessions.end(session)
-        assert sessions.read(text, named(TOKEN)) is None
+        assert sessions.read(text, named(TOKEN)) == session
     finally:
         assert postgres.start_again()
-    until(lambda: not _ends(sessions, session))
+    until(lambda: _ends(sessions, session))
     until(lambda: other.read(text, named(TOKEN)) is None)
 
 
 def _ends(sessions, session):
     try:
         sessions.end(session)
-    except SessionNotEndedError:
-        return True
-    return False
+    except DatabaseError:
+        return False
+    return True
 
 
 def kept(tmp_path):
@@ -202,42 +194,20 @@ def test_a_damaged_document_does_not_count(tmp_path, sessions, clock, body):
     assert (fresh.read(new, named(TOKEN)), fresh.read(text, named(TOKEN))) == (session, None)
 
 
-def test_where_nothing_can_be_written_they_live_in_memory(tmp_path, clock, caplog):
+def test_none_begins_where_nothing_can_be_written(tmp_path, clock):
     (tmp_path / "login").write_text("no folder")
-    sessions = LoginSessions(in_home(tmp_path / "login", "page_sessions"), clock)
-    with caplog.at_level(logging.WARNING, "onetool.serve"):
-        (first, one), (second, two) = sessions.start(TOKEN), sessions.start(TOKEN)
-        assert (sessions.read(first, named(TOKEN)), sessions.read(second, named(TOKEN))) == (one, two)
-        sessions.end(one)
-    assert (sessions.read(first, named(TOKEN)), sessions.read(second, named(TOKEN))) == (None, two)
-    assert LoginSessions(in_home(tmp_path / "login", "page_sessions"), clock).read(second, named(TOKEN)) is None
-    (line,) = [one.getMessage() for one in caplog.records if one.name == "onetool.serve"]  # said once
-    assert "sessions end with this process" in line
+    with pytest.raises(DatabaseError):
+        LoginSessions(in_home(tmp_path / "login", "page_sessions"), clock).start(TOKEN)
 
 
-def test_one_that_can_be_read_but_not_written_is_ended_here_nevertheless(tmp_path, sessions, monkeypatch):
+def test_one_that_can_be_read_but_not_written_is_not_ended(sessions, monkeypatch):
     text, session = sessions.start(TOKEN)
     monkeypatch.setattr(documents, "write_row", refuse)
-    with pytest.raises(SessionNotEndedError):
+    with pytest.raises(DatabaseError):
         sessions.end(session)
-    assert sessions.read(text, named(TOKEN)) is None
-    more, other = sessions.start(TOKEN)
+    assert sessions.read(text, named(TOKEN)) == session
+    more, other = sessions.start(TOKEN)  # the key is known
     assert sessions.read(more, named(TOKEN)) == other
-    kept(tmp_path).delete("sessions")  # which ends what was made with its key, and nothing else has that key
-    assert (sessions.read(text, named(TOKEN)), sessions.read(more, named(TOKEN))) == (None, other)
-
-
-def test_what_was_in_memory_goes_when_the_file_can_be_written_again(tmp_path, sessions, clock, monkeypatch):
-    text, session = sessions.start(TOKEN)
-    with monkeypatch.context() as patched:
-        patched.setattr(documents, "write_row", refuse)
-        with pytest.raises(SessionNotEndedError):
-            sessions.end(session)
-        in_memory, _ = sessions.start(TOKEN)
-    again, other = sessions.start(TOKEN)
-    assert (sessions.read(in_memory, named(TOKEN)), sessions.read(again, named(TOKEN))) == (None, other)
-    assert LoginSessions(in_home(tmp_path / "login", "page_sessions"), clock).read(text, named(TOKEN)) is None
-    assert LoginSessions(in_home(tmp_path / "login", "page_sessions"), clock).read(again, named(TOKEN)) == other
 
 
 def test_one_of_a_clock_that_was_ahead_does_not_count(sessions, clock):
@@ -247,26 +217,9 @@ def test_one_of_a_clock_that_was_ahead_does_not_count(sessions, clock):
     assert sessions.read(text, named(TOKEN)) is None
 
 
-@pytest.mark.parametrize("can_write", [True, False])
-def test_sessions_of_a_token_that_was_replaced_do_not_come_back_with_it(
-    tmp_path, sessions, clock, monkeypatch, can_write
-):
-    monkeypatch.setattr(login_sessions, "Thread", AtOnce)
-    text, _ = sessions.start(TOKEN)
-    theirs, their_session = sessions.start(OTHER)
-    if not can_write:
-        monkeypatch.setattr(documents, "write_row", refuse)
-    sessions.replace_token(TOKEN)
-    assert (sessions.read(text, named(TOKEN)), sessions.read(theirs, named(OTHER))) == (None, their_session)
-    again, session = sessions.start(TOKEN)
-    assert sessions.read(again, named(TOKEN)) == session
-    if can_write:
-        other = LoginSessions(in_home(tmp_path / "login", "page_sessions"), clock)
-        assert (other.read(text, named(TOKEN)), other.read(again, named(TOKEN))) == (None, session)
-
-
 def test_a_lock_that_somebody_holds_keeps_nobody_out(tmp_path, sessions, monkeypatch):
     monkeypatch.setattr(login_sessions, "MAX_WAIT_S", 0.05)
+    sessions.start(TOKEN)
     with kept(tmp_path).locked("sessions", 1):
         text, session = sessions.start(TOKEN)
         assert sessions.read(text, named(TOKEN)) == session
@@ -295,4 +248,4 @@ def test_sessions_are_masked(sessions):
     assert mask_credentials(f"GET /x/{text}?a={text}") == "GET /x/ots_***?a=ots_***"
     for harmless in ("/call/robots_management.list", "/call/ots_x", f"/call/b{text}"):
         assert mask_credentials(harmless) == harmless
-    assert "***" in repr(sessions._shared())
+    assert "***" in repr(sessions._state())

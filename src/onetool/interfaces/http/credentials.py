@@ -207,11 +207,6 @@ class Credentials:
         assert self.sessions is not None  # noqa: S101 - a server has sessions
         return self.sessions.start(digest, principal.name, principal.expires)
 
-    def give_way_to(self, new: "Credentials") -> None:
-        """End the sessions of http.token, unless the new token is the same."""
-        if self.sessions is not None and self._own is not None and self._own != new._own:
-            self.sessions.replace_token(self._own)
-
     def _table(self, stored: "TokenView | None" = None) -> "TokenTable | None":
         return None if self._tokens is None else self._tokens.table(stored)
 

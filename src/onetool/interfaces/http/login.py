@@ -23,7 +23,7 @@ from onetool.database import DatabaseError
 from onetool.http.asgi import HEAD, HttpError, Receive, Scope, Send, read_body, respond
 from onetool.http.definition import TOOL_HEADER
 from onetool.interfaces.http.credentials import CHALLENGE, bearer
-from onetool.interfaces.http.login_sessions import LoginSession, LoginSessions, SessionNotEndedError
+from onetool.interfaces.http.login_sessions import LoginSession, LoginSessions
 from onetool.interfaces.http.request_log import SIGNED_IN
 from onetool.interfaces.http.rules import AccessRules
 from onetool.services.request_rates import RequestRates, SharedRates
@@ -99,20 +99,12 @@ class LoginApp:
             message = f"{principal.name} has signed in too often; try again in {math.ceil(wait)} s."
             raise HttpError(429, "too_many", message, [(b"retry-after", b"%d" % math.ceil(wait)), NO_STORE])
         scope[SIGNED_IN] = principal
-        try:
-            text, session = await asyncio.to_thread(rules.credentials.start_session, token, principal)
-        except (DatabaseError, TimeoutError) as error:
-            message = f"Signing in is not possible now: {error}."
-            raise HttpError(503, "database_away", message, [(b"retry-after", b"1"), NO_STORE]) from None
+        text, session = await _with_state("Signing in", rules.credentials.start_session, token, principal)
         return {"session": text, "expiresAt": utc_text(session.expires), **_who(principal)}
 
     async def _open_link(self, rules: AccessRules, key: str, scope: Scope) -> dict[str, Any]:
         """Start a session of the owner."""
-        try:
-            started = await asyncio.to_thread(rules.credentials.open_link, key)
-        except (DatabaseError, TimeoutError):
-            message = "Links can't be checked now, because the state can't be used. `onetool check` says why."
-            raise HttpError(503, "state_unavailable", message, [NO_STORE]) from None
+        started = await _with_state("Signing in", rules.credentials.open_link, key)
         if started is None:
             raise HttpError(401, "unauthorized", DEAD_LINK, [CHALLENGE, NO_STORE])
         principal = scope[SIGNED_IN] = rules.credentials.capped(OWNER)
@@ -127,16 +119,18 @@ class LoginApp:
             raise HttpError(400, "no_session", message, [NO_STORE])
         if session is not None:
             scope[SIGNED_IN] = rules.identify(authorization, scope)
-            try:
-                await asyncio.to_thread(self._sessions.end, session)
-            except SessionNotEndedError:
-                message = (
-                    "The session has ended on this server, but the file of sessions can't be written now: until it "
-                    "can, this server after a restart, and other servers with the same state, still accept it."
-                )
-                raise HttpError(503, "not_ended", message, [NO_STORE]) from None
+            await _with_state("Signing out", self._sessions.end, session)
         await send({"type": "http.response.start", "status": 204, "headers": [NO_STORE]})
         await send({"type": "http.response.body", "body": b""})
+
+
+async def _with_state(what: str, work: Callable[..., Any], *args: Any) -> Any:
+    """Run work that reads or changes the stored state, in a thread. Raises HttpError (503)."""
+    try:
+        return await asyncio.to_thread(work, *args)
+    except (DatabaseError, OSError) as error:  # a TimeoutError, too
+        message = f"{what} is not possible now: {error}. `onetool check` says more."
+        raise HttpError(503, "database_away", message, [(b"retry-after", b"1"), NO_STORE]) from None
 
 
 async def _status(rules: AccessRules, authorization: bytes | None, scope: Scope) -> dict[str, Any]:

@@ -89,7 +89,6 @@ def follow_config(
         if (own := current_admission.get()) is not None:
             own.task = None  # the request that reloads is answered, even if its caller loses access
         site.rules = AccessRules(http, address, credentials)
-        before.give_way_to(credentials)
         if (links := credentials.links) is not None and links.home != app.config.home:
             Thread(target=links.move, args=(_links_in_state(app),), daemon=True).start()  # keeps the event loop free
         site.max_body = http.max_body_mb * 1024**2
