@@ -120,17 +120,6 @@ def test_first_requests_that_come_together_have_one_app(loaded):
     assert loaded.stopped == loaded.answered[:1]
 
 
-def test_an_app_that_is_loaded_while_the_server_stops_is_told_so(loaded):
-    route = LazyRoute(loaded)
-
-    async def ask():
-        await route.stop()
-        await route({}, None, None)
-
-    asyncio.run(ask())
-    assert loaded.stopped == loaded.answered
-
-
 def test_an_app_is_loaded_in_a_thread(loaded):
     threads = []
 

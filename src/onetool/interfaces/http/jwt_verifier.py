@@ -2,8 +2,7 @@
 
     principal = verifier.known(token) or await verifier.verify(token)
 
-Anyone can send a JWT, so it is not trusted before its signature is checked. Without a key for it, its claims are
-checked nevertheless, because that tells the client more than "unknown key". No message repeats a part of the JWT.
+Anyone can send a JWT, so it is not trusted before its signature is checked. No message repeats a part of the JWT.
 
 A verified JWT is cached by its hash, until it expires or the issuer no longer publishes its key.
 
@@ -37,8 +36,6 @@ from onetool.http.url import HttpRequest, parse_url
 from onetool.interfaces.http.jwt_token import JwtError, invalid
 
 if TYPE_CHECKING:
-    from jwt.types import Options
-
     from onetool.config.model import JwtConfig
     from onetool.http.client import HttpClient
 
@@ -57,16 +54,6 @@ MAX_JWKS = 256 * 1024  # bytes
 _UNSUPPORTED_HEADERS = ("crit", "b64", "enc", "zip", "cty")  # each changes the meaning of the rest
 _ID_TOKEN_CLAIMS = ("nonce", "at_hash", "c_hash", "s_hash")
 _OTHER_TOKENS = ("id", "refresh", "logout", "offline")  # Keycloak puts them into the claim `typ`
-_CLAIM_CHECKS: "Options" = {
-    "verify_exp": True,
-    "verify_nbf": True,
-    "verify_iat": True,
-    "verify_iss": True,
-    "verify_aud": True,
-    "verify_signature": False,  # `_signer` does
-    "require": ["exp"],
-}
-
 Fetch = Callable[[str], Awaitable[Any]]
 """Fetches the JSON at an address. Its exceptions tell the cause of a failure."""
 
@@ -107,45 +94,43 @@ class JwtVerifier:
         """Verify a JWT and return its principal. Raises JwtError."""
         if principal := self.known(token):
             return principal
-        read = read_token(token, self._config.algorithms)
-        key = await self._signer(token, read)
-        self._check_claims(token, read["payload"])  # again: fetching keys may have taken seconds
-        principal = granted(self._config, read["payload"])
+        key, claims = await self._verified(token, read_token(token, self._config.algorithms))
+        principal = granted(self._config, claims)
         self._known[sha256(token).digest()] = principal, key
         if len(self._known) > MAX_REMEMBERED:
             self._known.popitem(last=False)
         return principal
 
-    async def _signer(self, token: bytes, read: dict[str, Any]) -> "KeyId":
-        """Return the key that signed a JWT. Fetches new keys if necessary."""
-        # PyJWT would parse the token again for each key, which takes a millisecond for 16 KB.
-        signed, header = token.rpartition(b".")[0], read["header"]
+    async def _verified(self, token: bytes, header: dict[str, Any]) -> "tuple[KeyId, dict[str, Any]]":
+        """Return the key that signed a JWT, and its claims. Fetches new keys if necessary."""
         for is_last in (False, True):
             fitting = self._jwks.find(header.get("kid"), header["alg"])
             for key in fitting[:MAX_TRIED]:
-                jwk = self._jwks.keys[key]
-                if jwk.Algorithm.verify(signed, jwk.key, read["signature"]):
-                    return key
-            if not fitting:
-                self._check_claims(token, read["payload"])  # don't fetch keys for a JWT with wrong claims
+                with suppress(jwt.InvalidSignatureError):
+                    return key, self._claims(token, self._jwks.keys[key].key, header["alg"])
             if is_last or not await self._jwks.renew():
                 break
-        unknown = "it is signed with a key that its issuer does not publish for this algorithm (kid)"
+        unknown = f"it is signed with a key that {self._config.issuer} does not publish for this algorithm (kid)"
         raise invalid("its signature is wrong" if fitting else unknown)
 
-    def _check_claims(self, token: bytes, claims: dict[str, Any]) -> None:
+    def _claims(self, token: bytes, key: Any, algorithm: str) -> dict[str, Any]:
+        """Return the claims of a JWT. Raises InvalidSignatureError if this key has not signed it."""
         try:
-            jwt.decode_complete(
+            return jwt.decode(
                 token,
-                options=_CLAIM_CHECKS,
+                key,
+                [algorithm],
+                options={"require": ["exp"]},
                 audience=self._audiences,
                 issuer=self._config.issuer,
                 leeway=self._config.leeway_s,
             )
-            return
+        except jwt.InvalidSignatureError:
+            raise
         except jwt.ExpiredSignatureError:
-            why = f"it expired at {utc_text(claims['exp'])}"
+            why = f"it expired at {utc_text(_unverified(token)['payload']['exp'])}"
         except jwt.ImmatureSignatureError:
+            claims = _unverified(token)["payload"]
             begins = utc_text(max(claims.get("nbf", 0), claims.get("iat", 0)))
             why = f"it is not valid before {begins} (nbf or iat): it was issued in the future, or a clock is wrong"
         except jwt.InvalidIssuerError:
@@ -161,14 +146,14 @@ class JwtVerifier:
 
 
 def read_token(token: bytes, algorithms: tuple[str, ...]) -> dict[str, Any]:
-    """Return header, payload and signature of a JWT that may be an access token, without verifying them.
+    """Return the header of a JWT that may be an access token, without verifying it.
 
     Keys and addresses of keys in the header are ignored.
     """
     if len(token) > MAX_TOKEN:
         raise invalid(f"it has more than {MAX_TOKEN} bytes")
     try:
-        read = jwt.decode_complete(token, options={"verify_signature": False})
+        read = _unverified(token)
     except jwt.PyJWTError:  # its message may quote the token
         why = "it is not a signed JWT: two JSON objects and a signature in Base64url, with dots between them"
         raise invalid(f"{why}; or its header has a kid that is not text, or crit") from None
@@ -194,7 +179,11 @@ def read_token(token: bytes, algorithms: tuple[str, ...]) -> dict[str, Any]:
             raise invalid(f"its {name} is not a time: seconds since 1970, as a number")
     if not _is_name(claims.get("sub")):
         raise invalid(f"its subject (sub) is not printable text of at most {MAX_NAME} characters")
-    return read
+    return header
+
+
+def _unverified(token: bytes) -> dict[str, Any]:
+    return jwt.decode_complete(token, options={"verify_signature": False})
 
 
 def _is_name(text: Any) -> bool:

@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from onetool.app.allow_lists import allow_lists
 from onetool.core.principal import Principal
@@ -102,9 +102,6 @@ class MountedRules(AccessRules):
     def needs_login(self, scope: Scope) -> bool:
         return self._asks_us and super().needs_login(scope)
 
-    def _look(self) -> None:
-        """Read the tokens for each request: the web app may send several in one iteration of its event loop."""
-
     async def verify(self, authorization: bytes | None, scope: Scope) -> Principal | None:
         return await super().verify(authorization, scope) if self._asks_us else None
 
@@ -173,7 +170,6 @@ class MountedApp:
         before = self._site.rules.credentials
         credentials = credentials_for(self._app, before.sessions, self._is_limited, before, hosts=self._hosts)
         self._site.rules = MountedRules(http, self._hosts, self._who is None, credentials)
-        before.give_way_to(credentials)
         self._site.max_body = http.max_body_mb * 1024**2
 
     def _close(self) -> None:
@@ -200,18 +196,10 @@ def below_prefix(scope: Scope) -> tuple[dict[str, Any], str]:
     for prefix in dict.fromkeys((root, root.removeprefix(scope.get("app_root_path", "").rstrip("/")))):
         if prefix and (path == prefix or path.startswith(f"{prefix}/")):
             is_bare = path == prefix
-            path, raw = path[len(prefix) :] or "/", _raw_rest(raw, prefix)
+            after = raw.split(b"/", prefix.count("/") + 1)[prefix.count("/") + 1 :]
+            path, raw = path[len(prefix) :] or "/", b"/" + b"".join(after)
             break
     return {**scope, "path": path, "raw_path": raw, "root_path": root, BARE_PREFIX: is_bare}, root
-
-
-def _raw_rest(raw: bytes, prefix: str) -> bytes:
-    """Return the rest of a percent-encoded path after the prefix."""
-    ends = [at for at, one in enumerate(raw) if at and one == ord("/")]
-    for at in (*ends, len(raw)):
-        if unquote(raw[:at].decode("latin-1")) == prefix:
-            return raw[at:] or b"/"
-    return raw
 
 
 def _with_prefix(send: Send, root: str) -> Send:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from functools import partial
 from importlib import import_module
+from threading import Lock
 from time import time
 from typing import TYPE_CHECKING, Any
 
@@ -140,28 +141,19 @@ class LazyRoute:
 
     def __init__(self, load: Callable[[], Asgi]) -> None:
         self._load = load
+        self._lock = Lock()
         self._app: Any = None
-        self._loading: asyncio.Future[Any] | None = None
-        self._is_stopping = False
+
+    def _loaded_app(self) -> Asgi:
+        with self._lock:
+            self._app = self._app or self._load()
+            return self._app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._app is None:
-            if self._loading is None:
-                self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
-            loading = self._loading
-            try:
-                made = await asyncio.shield(loading)  # a request that is cancelled doesn't cancel it
-            finally:
-                if loading.done() and self._loading is loading:
-                    self._loading = None  # if it failed, the next request tries again
-            if self._app is None:
-                self._app = made
-                if self._is_stopping:
-                    await self.stop()
-        await self._app(scope, receive, send)
+        app = self._app or await asyncio.to_thread(self._loaded_app)
+        await app(scope, receive, send)
 
     async def stop(self) -> None:
-        self._is_stopping = True
         if (stop := getattr(self._app, "stop", None)) is not None:
             await stop()
 
