@@ -66,7 +66,7 @@ def test_one_that_is_named_and_not_there_is_told_and_no_more(load: Load, tmp_pat
         ("runs: x\n", 1, "unknown key 'runs'"),
         ("packs: {excel: 3}\n", 1, "expected"),
         ("run: x\ninstructions: [a]\n", 2, "expected"),
-        ("run: [\n", 1, "never closed"),
+        ("run: [\n", 1, "while parsing a flow node"),
         ("run: ' '\n", 1, "run is empty"),
         (f"run: x\npacks: {{a: ok, b: {'long ' * 1_000}}}\n", 2, "packs.b has about 1,250 tokens; the limit is 1,000"),
     ],

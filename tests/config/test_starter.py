@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from onetool.config import Config
-from onetool.config.convert import fields_of
+from onetool.config.check import fields_of
 from onetool.config.model import Keys
 from onetool.config.starter import starter_config
 

@@ -210,8 +210,8 @@ def test_the_first_of_two_keys_stays() -> None:
         ("a: 1\n---\nb: 2\n", 2, "a second document begins here", "one document"),
         ("a:\n\tb: 1\n", 2, "in column 1", "indent with spaces"),
         ("a: b: c\n", 1, "mapping values are not allowed", "quote"),
-        ('a: 1\nb: "x\nc: 2\n', 3, "that begins in line 2", "quote"),
-        ("a: 1\nb: [1,\n 2\n", 3, "that begins in line 2", "quote"),
+        ('a: 1\nb: "x\nc: 2\n', 3, "of line 2", "quote"),
+        ("a: 1\nb: [1,\n 2\n", 3, "of line 2", "quote"),
         ('a: "\\ud83d"\n', 1, "", None),
     ],
 )

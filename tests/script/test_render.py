@@ -14,8 +14,9 @@ from helpers import calls, check_each, each, examples
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from onetool.config.yaml_nodes import plain_value, yaml_1_1_advice
+from onetool.config.edit import OLD_SCALAR
 from onetool.core.schema import larger_than
+from onetool.core.yaml import plain_value
 from onetool.script.render import RenderTooLargeError, render
 
 LOADERS = [yaml.CSafeLoader, yaml.SafeLoader]
@@ -228,7 +229,7 @@ def test_text_without_quotes_is_text_for_all_readers():
     def is_text(text):
         if render([text])[1:-1] == text:
             assert plain_value(text) == text
-            assert yaml_1_1_advice(text) is None
+            assert not OLD_SCALAR.match(text)
 
     check_each(TRICKY, is_text)
 

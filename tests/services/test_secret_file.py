@@ -4,7 +4,7 @@ from functools import partial
 
 import yaml
 
-from onetool.config.include import check_kept
+from onetool.config.fill import check_kept
 from onetool.services.secret_file import drop_secret, put_secret
 
 OTHERS = '# mine\nODD: "a\u2028b\u0085c"\nTAB: "x\ty"\n'

@@ -175,7 +175,7 @@ def test_nothing_of_it_is_opened_to_explain_a_missing_tool(project, monkeypatch)
     project.write(include=["../../mine.txt"], packs=["../packs"])
     monkeypatch.chdir(project.folder)
     with App.open() as app:
-        monkeypatch.setattr("onetool.config.include.read_yaml", lambda path: pytest.fail(f"opened {path}"))
+        monkeypatch.setattr("onetool.config.fill.read_yaml", lambda path: pytest.fail(f"opened {path}"))
         assert "not trusted yet: run onetool trust" in str(app.catalog.why_missing("dice.roll"))
         assert app.catalog.why_missing("time.nope") is None
 

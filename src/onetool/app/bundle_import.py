@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from onetool.app.app import App
 from onetool.app.bundles import PAGE, live_bundle
-from onetool.config.include import SECRETS_IN_CONFIG, check_kept
+from onetool.config.fill import SECRETS_IN_CONFIG, check_kept
 from onetool.core.errors import OneToolError, ToolFailure
 from onetool.core.os_files import MAX_INPUT_BYTES
 from onetool.http.allowed_hosts import binding_for, is_bound_to

@@ -14,8 +14,8 @@ from msgspec import Meta
 from onetool.app import App
 from onetool.app.provider_keys import key_urls
 from onetool.config.edit import put_host
+from onetool.config.fill import SECRETS_IN_CONFIG, HostBoundSecret, check_kept, is_in_config
 from onetool.config.find import own_folder, trust_store, user_config
-from onetool.config.include import SECRETS_IN_CONFIG, HostBoundSecret, check_kept, is_in_config
 from onetool.config.server_import import ConfigTarget, ConfigUnchangedError
 from onetool.config.trust import trust_renewed
 from onetool.core.errors import ConfigError, OneToolError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from onetool.app.provider_keys import key_urls, provider_key
-from onetool.config.include import names_in
+from onetool.config.fill import names_in
 from onetool.core.errors import Need
 from onetool.core.model_providers import PROVIDER_KEYS
 from onetool.http.allowed_hosts import binding_for, is_bound_to, secret_need

@@ -4,9 +4,10 @@ find           which file is in force, and whose it is
 file_checks    who owns a file, and who can write to it
 trust          whether a project's folder may be used, and which folders are trusted
 reach          what a project's config would run, call and read (reach_servers: its servers and their programs)
-yaml_nodes     YAML text -> nodes, each with its file and line (node: the class itself)
-include        several files -> one root node; the key `secrets`, and `${NAME}` in other values
-convert        node + type -> value, or mistakes
+read           a file and its includes -> plain data with the place of every value
+findings       the places, and the mistakes found so far
+fill           `${NAME}` in the data; the key `secrets`
+check          data + type -> value, or mistakes
 model          every key with its type and default
 cluster        the key `cluster`: the secret that replicas share
 stateful       servers that replicas and workers refuse

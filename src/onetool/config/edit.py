@@ -20,10 +20,9 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 from ruamel.yaml.scalarstring import FoldedScalarString, LiteralScalarString
 from ruamel.yaml.tokens import CommentToken
 
-from onetool.config.convert import plain
-from onetool.config.node import Findings
 from onetool.config.reach_servers import FILE_REFUSED, names_secret_file
-from onetool.config.yaml_nodes import ANY_PLACEHOLDER, ConfigFileError, node_of, plain_value, yaml_1_1_advice
+from onetool.config.read import ANY_PLACEHOLDER, ConfigFileError, data_of
+from onetool.core.yaml import plain_value
 
 SERVERS, HOSTS = "servers", "allowedHosts"
 MAX_WIDTH = 100  # a longer list gets one line per item
@@ -39,6 +38,9 @@ class _NewKey(str):
     __slots__ = ()
 
 
+OLD_SCALAR = re.compile(  # which YAML 1.1 reads as booleans and numbers
+    r"(?i:yes|no|on|off)\Z|[-+]?(?:0[0-9_]+|0b[01_]+|[1-9][0-9]*_[0-9_]*|[1-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?)\Z"
+)
 _NOTE = re.compile(r"\s*(#.*|---\s*|\.\.\.\s*)?", re.DOTALL)  # a line without data
 
 
@@ -126,10 +128,7 @@ def _edit(text: str, changes: Changes) -> str:
 
 
 def _data_of(text: str) -> dict[str, Any]:
-    findings = Findings()
-    data = plain(node_of(text, ""), findings)
-    if findings.errors:
-        raise ConfigFileError(findings.errors[0].message, line=findings.errors[0].line)
+    data = _unshared(data_of(text))
     if not isinstance(data, dict | None):
         raise ConfigFileError("The config must be a mapping")
     data = data or {}
@@ -138,6 +137,13 @@ def _data_of(text: str) -> dict[str, Any]:
         if not isinstance(data[key], kind):
             raise ConfigFileError(f"{key} must be a {name}")
     return data
+
+
+def _unshared(value: Any) -> Any:
+    """Return a copy in which no value occurs twice, as that of an alias does: a change is to affect one place."""
+    if isinstance(value, dict):
+        return {key: _unshared(item) for key, item in value.items()}
+    return [_unshared(item) for item in value] if isinstance(value, list) else value
 
 
 def _change(data: Any, changes: Changes, written: Callable[[Any], Any]) -> None:
@@ -254,13 +260,12 @@ def _yaml_lines(data: CommentedMap) -> list[str]:
     indent = next((one.lc.col for one in blocks if one.fa.flow_style() is False and one.lc.col), 2)
     stream = io.StringIO()
     _yaml(indent).dump(data, stream)
-    text = re.sub("\ue000([^\ue000\ue001]+)\ue001", r"${\1}", stream.getvalue()).replace("\ue002", "\\")
-    return [*io.StringIO(text)]
+    return [*io.StringIO(re.sub("\ue000([^\ue000\ue001]+)\ue001", r"${\1}", stream.getvalue()))]
 
 
 def _without_placeholders(text: str) -> str:
-    """Mask the notations that our reader repairs: `${NAME}` in braces, and escaped surrogates."""
-    return re.sub(r"\\(u[dD][89a-fA-F])", "\ue002\\1", ANY_PLACEHOLDER.sub("\ue000\\1\ue001", text))
+    """Mask the notation that our reader repairs: `${NAME}` in braces."""
+    return ANY_PLACEHOLDER.sub("\ue000\\1\ue001", text)
 
 
 def _drop_comment_lines(node: Any) -> None:
@@ -291,7 +296,7 @@ def _for_ruamel(value: Any) -> Any:
     with suppress(ValueError):
         if not isinstance(value, str):
             return value
-        is_plain = isinstance(plain_value(value), str) and yaml_1_1_advice(value) is None and value.isprintable()
+        is_plain = isinstance(plain_value(value), str) and not OLD_SCALAR.match(value) and value.isprintable()
         if is_plain and not value.startswith((":", "?")):  # {command: :x} can't be read
             return _without_placeholders(value)
     return Quoted(_without_placeholders(value))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -24,8 +24,8 @@ from onetool.config.find import (
     user_config,
     user_home,
 )
-from onetool.config.model import PROMPTS_FILE, Config, FsConfig, Keys, read_prompts
-from onetool.config.node import Findings, Node, in_order
+from onetool.config.findings import Findings, Places, absolute, in_order
+from onetool.config.model import PROMPTS_FILE, Config, FsConfig, Keys, PromptTexts
 from onetool.config.trust import Trusted
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.model_providers import PROVIDER_KEYS
@@ -33,6 +33,9 @@ from onetool.services.secrets import Secret, Secrets
 from onetool.sources.mcp_servers.program import SAFE_PATH, python_module
 from onetool.sources.mcp_servers.settings import PlacedServer, ServerSettings
 from onetool.sources.packs.importing import parts_of
+
+if TYPE_CHECKING:
+    from onetool.config.read import Written
 
 OWN_VARIABLE = "ONETOOL_TOKEN"  # the usual variable of http.token
 
@@ -49,21 +52,23 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
     _check_state(home, env)
     if path is None:
         return Config(home=home, secrets=load_secrets(found, env=env), whose=found.whose, folder=found.folder)
-    from onetool.config.convert import read_fields  # a start without a file need not load the YAML parser
-    from onetool.config.include import read_files, resolve
+    from onetool.config.check import read_fields  # a start without a file need not load the YAML parser
+    from onetool.config.fill import fill
+    from onetool.config.read import read_config
 
     findings = Findings()
-    root, included = read_files(path, findings)
-    secrets = _secrets(root.value.pop("secrets", None), found, home, env, findings)
-    values = read_fields(resolve(root, secrets, findings, _names_stored_here(found, root)), Keys, findings)
-    values["servers"] = _with_folders(values.get("servers"), root.value.get("servers"), path, found.trusted)
-    _refuse_prompts_elsewhere(root, values.get("prompts"), found, findings)
+    written = read_config(path, findings)
+    data = written.data
+    secrets = _secrets(data.pop("secrets", None), found, home, env, findings)
+    values = read_fields(fill(data, secrets, findings, _names_stored_here(found, data)), Keys, "", findings)
+    values["servers"] = _with_folders(values.get("servers"), written, path, found.trusted)
+    _refuse_prompts_elsewhere(values.get("prompts"), found, findings)
     if secrets is not None:
         _refuse_links(secrets.files, found, findings)
-    values["prompts"], texts = read_prompts(values.get("prompts"), path.parent, findings)
+    values["prompts"], texts = _read_prompts(values.get("prompts"), path.parent, findings)
     if findings.errors or secrets is None:
         raise ConfigError(in_order(findings.errors))
-    read = (*included, secrets.file, values["prompts"])
+    read = (*written.included, secrets.file, values["prompts"])
     require_ownership([file for file in read if file], user_home(env), trust_store(env).owners)
     moved = [  # commands that resolve to another program than when the project was trusted
         Mistake(
@@ -73,7 +78,7 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
     ]
     return Config(
         **values,
-        include=included,
+        include=written.included,
         texts=texts,
         secrets=secrets,
         path=path,
@@ -106,11 +111,11 @@ def load_secrets(at: Found | Path | None, *, env: Mapping[str, str] = os.environ
     file = home / SECRETS_FILE
     if path is None and not file.exists():
         return Secrets(env=env, file=file)
-    from onetool.config.include import read_files
+    from onetool.config.read import read_config
 
     findings = Findings()
-    node = None if path is None else read_files(path, findings)[0].value.get("secrets")
-    secrets = _secrets(node, found, home, env, findings, may_be_missing=True)
+    named = None if path is None else read_config(path, findings).data.get("secrets")
+    secrets = _secrets(named, found, home, env, findings, may_be_missing=True)
     if secrets is None:
         raise ConfigError(in_order(findings.errors))
     return secrets
@@ -118,40 +123,34 @@ def load_secrets(at: Found | Path | None, *, env: Mapping[str, str] = os.environ
 
 def load_roots(path: Path) -> tuple[str, ...]:
     """Return `fs.roots` alone, even if the config has other mistakes; empty if they can't be read."""
-    from onetool.config.convert import convert
-    from onetool.config.include import read_files, resolve
+    from onetool.config.check import convert
+    from onetool.config.fill import fill
+    from onetool.config.read import read_config
 
     findings = Findings()
-    try:
-        root = read_files(Path(path).absolute(), findings)[0]
-    except ConfigError:
+    data = read_config(Path(path).absolute(), findings).data
+    if "fs" not in data:
         return ()
-    if "fs" not in root.value:
-        return ()
-    filled = resolve(replace(root, value={"fs": root.value["fs"]}), Secrets(env=os.environ), findings)
-    fs = convert(filled.value["fs"], FsConfig, findings)
+    filled = fill({"fs": data["fs"]}, Secrets(env=os.environ), findings)
+    fs = convert(filled["fs"], FsConfig, "fs", findings)
     return fs.roots if isinstance(fs, FsConfig) and not findings.errors else ()
 
 
 def has_database(path: Path) -> bool:
     """Return whether a config has a database; False if the config can't be read."""
-    from onetool.config.include import read_files
+    from onetool.config.read import read_config
 
-    try:
-        return "database" in read_files(path.absolute(), Findings())[0].value
-    except ConfigError:
-        return False
+    return "database" in read_config(path.absolute(), Findings()).data
 
 
 def token_places(path: Path) -> list[tuple[str, int]]:
     """Return the file and line of each entry of `http.tokens`, in order."""
-    from onetool.config.include import read_files
+    from onetool.config.read import read_config
 
-    http = read_files(path, Findings())[0].value.get("http")
-    tokens = http.value.get("tokens") if http is not None and isinstance(http.value, dict) else None
-    if tokens is None or not isinstance(tokens.value, list):
-        return []
-    return [(one.file, one.line) for one in tokens.value]
+    written = read_config(path, Findings())
+    http = written.data.get("http")
+    tokens = http.get("tokens") if isinstance(http, dict) else None
+    return [written.places.at(f"http.tokens[{at}]")[:2] for at in range(len(tokens) if isinstance(tokens, list) else 0)]
 
 
 def _found_from_path(path: Path | None, env: Mapping[str, str]) -> Found:
@@ -163,7 +162,7 @@ def _found_from_path(path: Path | None, env: Mapping[str, str]) -> Found:
 
 
 def _secrets(
-    node: Node | None,
+    named: Any,
     found: Found,
     home: Path,
     env: Mapping[str, str],
@@ -174,19 +173,18 @@ def _secrets(
 
     From the environment and the keyring, a project gets only the secrets that the user has accepted.
     """
-    from onetool.config.include import read_secrets
+    from onetool.config.fill import read_secrets
 
     if found.whose != "project":
-        return read_secrets(node, home, env, findings, may_be_missing)
-    named = node or Node(value=None, file=str(found.folder / NAME), line=1)
-    file = named.value if isinstance(named.value, str) else SECRETS_FILE
-    if not is_inside(Path(named.file).parent / os.path.expanduser(file), found.folder.parent):
+        return read_secrets(named, home, env, findings, may_be_missing)
+    folder = found.folder if named is None else findings.places.folder("secrets")
+    if not is_inside(absolute(folder, named if isinstance(named, str) else SECRETS_FILE), found.folder.parent):
         message = "a project's secrets must be in its own folder, and this file is elsewhere"
-        findings.error(named, message, "store them with the project: onetool auth set NAME; or use --config FILE")
+        findings.error("secrets", message, "store them with the project: onetool auth set NAME; or use --config FILE")
         return None
     names = found.trusted.names if found.trusted is not None else frozenset[str]()
     secrets = read_secrets(
-        node, found.folder, {name: env[name] for name in names & env.keys()}, findings, may_be_missing
+        named, found.folder, {name: env[name] for name in names & env.keys()}, findings, may_be_missing
     )
     if secrets is not None:
         secrets.only = names
@@ -195,42 +193,69 @@ def _secrets(
     return secrets
 
 
-def _refuse_prompts_elsewhere(root: Node, named: Any, found: Found, findings: Findings) -> None:
+def _refuse_prompts_elsewhere(named: Any, found: Found, findings: Findings) -> None:
     """Report a prompts file behind a link that leads out of the project, unless `onetool trust` showed its path."""
     file, project = named if isinstance(named, Path) else found.folder / PROMPTS_FILE, found.folder.parent
     leads_out = os.path.normpath(file).startswith(f"{project}{os.sep}") and not is_inside(file, project)
     if found.whose == "project" and leads_out:
-        node = root.value.get("prompts") or Node(value=None, file=str(found.folder / NAME), line=1)
         message = f"the path {file} has a symbolic link that leads out of the project"
-        findings.error(node, message, "move the file into the project, or use its real path")
+        findings.error("prompts", message, "move the file into the project, or use its real path")
+
+
+def _read_prompts(named: Any, beside: Path, findings: Findings) -> tuple[Path | None, PromptTexts]:
+    """Return the path and the content of the prompts file that the config names, or of the default file."""
+    if not isinstance(named, Path | None):  # not a path: that mistake has been reported
+        return None, PromptTexts()
+    path = named or beside / PROMPTS_FILE
+    if not path.exists():
+        if named:  # it may be created later
+            message = f"the file {path} does not exist"
+            findings.warnings.append(Mistake(message=message, file=str(beside), key="prompts", severity="warning"))
+        return named, PromptTexts()
+    from onetool.config.check import convert
+    from onetool.config.read import ConfigFileError, read_yaml
+
+    try:
+        document = read_yaml(path)
+    except ConfigFileError as refused:
+        findings.errors.append(Mistake(message=refused.message, file=str(path), line=refused.line, hint=refused.hint))
+        return path, PromptTexts()
+    own = Findings(Places(str(path), document.lines))
+    own.errors += (own.mistake(one.path, one.message, one.hint) for one in document.problems)
+    texts = convert(document.data, PromptTexts, "", own)
+    findings.errors += own.errors
+    findings.warnings += own.warnings
+    return path, texts if isinstance(texts, PromptTexts) else PromptTexts()
 
 
 def _refuse_links(files: list[Path], found: Found, findings: Findings) -> list[Path]:
     """Report and return links to secrets that a project could change after `onetool trust` showed their path."""
-    project, node = found.folder.parent, Node(value=None, file=str(found.folder / NAME), line=1)
+    project = found.folder.parent
     inside = [file for file in files if os.path.normpath(file).startswith(f"{project}{os.sep}")]
     links = [file for file in inside if found.whose == "project" and not is_inside(file, project)]
     for file in links:
         message = f"the path {file} has a symbolic link to a secret outside the project"
-        findings.error(node, message, "use the real path of the file")
+        findings.error("", message, "use the real path of the file")
     return links
 
 
-def _with_folders(servers: Any, written: Node | None, config: Path, trusted: Trusted | None) -> Any:
+def _with_folders(servers: Any, written: "Written", config: Path, trusted: Trusted | None) -> Any:
     """Set the working folder of servers to that of their config: the current folder may contain other programs."""
-    if not isinstance(servers, dict) or written is None:  # there are none, or their mistakes were reported
+    if not isinstance(servers, dict):  # there are none, or their mistakes were reported
         return servers or {}
     placed: dict[str, ServerSettings] = {}
     for name, server in servers.items():
         if server.command:
             values: dict[str, Any] = msgspec.structs.asdict(server)
-            cwd = written.value[name].value.get("cwd")
-            if server.cwd is None or cwd is None:
+            path = written.data["servers"][name].get("cwd")
+            if server.cwd is None or path is None:
                 server = PlacedServer(**{**values, "cwd": place_of(config)})
             else:
-                path = cwd.value
                 if not os.path.isabs(os.path.expanduser(path)):  # relative to the config's folder
-                    path = os.path.normpath(os.path.join(os.path.relpath(Path(cwd.file).parent, config.parent), path))
+                    from onetool.core.yaml import child
+
+                    folder = written.places.folder(child("servers", name))
+                    path = os.path.normpath(os.path.join(os.path.relpath(folder, config.parent), path))
                 server = PlacedServer(**values, written_cwd=path)
             if trusted is not None:  # a project's server may start only the program that was trusted
                 if name not in trusted.own_modules and python_module((server.command or "", *server.args)) is not None:
@@ -251,15 +276,14 @@ def _check_state(home: Path, env: Mapping[str, str]) -> None:
     require_ownership(parts, user_home(env), trust_store(env).owners)
 
 
-def _names_stored_here(found: Found, root: Node) -> frozenset[str]:
+def _names_stored_here(found: Found, data: dict[str, Any]) -> frozenset[str]:
     """Return the secrets that a project's servers get only from the project: provider keys and the HTTP token."""
     if found.whose != "project":
         return frozenset()
-    from onetool.config.include import names_in
+    from onetool.config.fill import names_in
 
-    http = root.value.get("http")
-    token = http.value.get("token") if http is not None and isinstance(http.value, dict) else None
-    token_names = names_in(token.value) if token is not None else ()
+    http = data.get("http")
+    token_names = names_in(http.get("token")) if isinstance(http, dict) else ()
     return frozenset({*PROVIDER_KEYS, OWN_VARIABLE, *token_names})
 
 

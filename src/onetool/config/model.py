@@ -29,7 +29,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from onetool.config.cluster import ClusterConfig
-from onetool.config.node import Findings, Node
+from onetool.config.findings import Findings
 from onetool.core.errors import Mistake
 from onetool.core.model_providers import ProviderName
 from onetool.core.principal import Rate, Role
@@ -209,28 +209,6 @@ class PromptTexts(msgspec.Struct, frozen=True, kw_only=True):
                 yield field, message, "shorten it: models read it with every request"
 
 
-def read_prompts(path: Path | None, beside: Path, findings: Findings) -> tuple[Path | None, PromptTexts]:
-    """Return the path and the content of the prompts file that the config names, or of the default file."""
-    if not isinstance(path, Path | None):  # not a path: that mistake has been reported
-        return None, PromptTexts()
-    named, path = path is not None, path or beside / PROMPTS_FILE
-    if not path.exists():
-        if named:  # it may be created later
-            message = f"the file {path} does not exist"
-            findings.add([Mistake(message=message, file=str(beside), key="prompts", severity="warning")])
-        return path if named else None, PromptTexts()
-    from onetool.config.convert import convert
-    from onetool.config.yaml_nodes import ConfigFileError, read_yaml
-
-    try:
-        root = read_yaml(path)
-    except ConfigFileError as refused:
-        findings.add([Mistake(message=refused.message, file=str(path), line=refused.line, hint=refused.hint)])
-        return path, PromptTexts()
-    texts = convert(root, PromptTexts, findings)
-    return path, texts if isinstance(texts, PromptTexts) else PromptTexts()
-
-
 # The config
 
 ParamType = Literal["string", "integer", "number", "boolean", "array", "object"]
@@ -243,13 +221,10 @@ class Declared(ToolDeclaration, frozen=True):
     """An entry of `tools` as written. It is validated later, so that a wrong entry affects only itself."""
 
     @classmethod
-    def from_node(cls, node: Node, findings: Findings) -> "Declared":
-        from onetool.config.convert import plain  # loaded only if there is a file
-
-        own = Findings()
-        definition = plain(node, own)
-        findings.add(own.warnings)
-        return cls(definition, node.file, node.line, int(node.path[-1]), tuple(own.errors))
+    def from_data(cls, data: Any, path: str, findings: Findings) -> "Declared":
+        file, line, key = findings.places.at(path)
+        mistakes = [one for one in findings.of_tools if one.file == file and (one.key or "").startswith(key)]
+        return cls(data, file, line, int(key[6:-1]), tuple(mistakes))
 
 
 class FsConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,13 +16,11 @@ from typing import Any
 
 import msgspec
 
-from onetool.config.convert import plain
 from onetool.config.file_checks import SECRETS_FILE, is_inside
-from onetool.config.include import LITERAL_KEYS, read_files
-from onetool.config.node import Findings, Node
+from onetool.config.fill import LITERAL_KEYS
+from onetool.config.findings import Findings, Places, absolute
 from onetool.config.reach_servers import (
     ADDRESS,
-    paths_in,
     pinned_block,
     programs_of,
     server_details,
@@ -30,10 +28,11 @@ from onetool.config.reach_servers import (
     text_of,
     texts_in,
 )
-from onetool.config.yaml_nodes import FILE_PLACEHOLDER, PLACEHOLDER, ConfigFileError, read_yaml
+from onetool.config.read import FILE_PLACEHOLDER, PLACEHOLDER, ConfigFileError, read_config, read_yaml
 from onetool.core.errors import ConfigError
 from onetool.core.file_facts import MAX_DIGEST_BYTES, digest_of, stamp_of
 from onetool.core.redaction import mask_credentials, sounds_secret
+from onetool.core.yaml import child
 from onetool.sources.mcp_servers.program import ServerProgram
 from onetool.sources.packs.importing import parts_of
 
@@ -159,16 +158,16 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
     Stamps are taken before a file is read, so that a concurrent write counts as a change.
     """
     project = folder.parent
-    root: dict[str, Node] = {}
+    data: dict[str, Any] = {}
+    places = Places(str(config))
     stamps: dict[str, str] = {}  # of all files of the config
     if config is not None:
         findings = Findings()
-        merged, _ = read_files(config, findings, lambda file: bool(stamps.setdefault(str(file), stamp_of(file))))
+        written = read_config(config, findings, lambda file: bool(stamps.setdefault(str(file), stamp_of(file))))
         if findings.errors:
             raise ConfigError(findings.errors)
-        root = merged.value
-    data = plain_data(root)
-    named = {key: list(paths_in(root[key])) for key in ("packs", "prompts", "secrets") if key in root}
+        data, places = written.data, written.places
+    named = {key: list(paths_in(data[key], key, places)) for key in ("packs", "prompts", "secrets") if key in data}
     named = {key: paths for key, paths in named.items() if paths}
     included = list(map(Path, stamps))
     secrets = None if isinstance(data.get("secrets"), dict) else named.get("secrets", [folder / SECRETS_FILE])[0]
@@ -176,7 +175,7 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
     stamps |= {str(secrets): stamp_of(secrets)} if secrets else {}
     paths = list(dict.fromkeys([folder / PACKS, *named.get("packs", [])]))
     packs = packs_at(paths, project)
-    programs = _programs(data, root, project, secrets)
+    programs = _programs(data, places, project, secrets)
     names = {
         f"{name} for {place}": "" for place, text in _texts_with_secrets(data) for name in PLACEHOLDER.findall(text)
     }
@@ -191,7 +190,7 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
         reads={
             **_paths_outside({**named, "include": included, "packs": paths}, project),
             **_roots(data),
-            **_topics(root),
+            **_topics(data, places),
             **_secret_files(data, data["secrets"] if secrets is None else _read_values(secrets)),
         },
         secrets={**names, **_values(data, secrets)},
@@ -206,11 +205,6 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
 
 
 # Parts of the config
-
-
-def plain_data(root: dict[str, Node]) -> dict[str, Any]:
-    """Return the values without their positions. Mistakes are reported when the config is loaded."""
-    return {key: plain(node, Findings()) for key, node in root.items()}
 
 
 def _servers(data: dict[str, Any], kind: str) -> dict[str, str]:
@@ -299,15 +293,21 @@ def _settings(data: dict[str, Any]) -> dict[str, str]:
     return {f"settings.{pack}": _digest(values) for pack, values in settings.items()}
 
 
-def _topics(root: dict[str, Node]) -> dict[str, str]:
+def paths_in(value: Any, path: str, places: Places) -> Iterator[Path]:
+    """Yield the paths in a value, each relative to the file that names it."""
+    for at, one in enumerate(value) if isinstance(value, list) else [(None, value)]:
+        if isinstance(one, str):
+            yield absolute(places.folder(path if at is None else f"{path}[{at}]"), one)
+
+
+def _topics(root: dict[str, Any], places: Places) -> dict[str, str]:
     """Return a line for each file that messages to a topic are written to."""
     topics = root.get("topics")
-    if topics is None or not topics.value:
-        return {}
     found: dict[str, str] = {}
-    for topic in topics.value if isinstance(topics.value, list) else [topics]:
-        data = plain_data({"topic": topic})["topic"]
-        paths = list(paths_in(topic.value["file"])) if isinstance(data, dict) and "file" in data else []
+    for at, data in enumerate((topics if isinstance(topics, list) else [topics]) if topics else []):
+        paths = (
+            list(paths_in(data["file"], f"topics[{at}]", places)) if isinstance(data, dict) and "file" in data else []
+        )
         file = "" if not paths else str(paths[0]) if "${" in str(paths[0]) else os.path.realpath(paths[0])
         line = f"topic {text_of(data.get('pattern'))}: writes {file}" if paths else f"topics: {text_of(data)}"
         found[line] = _digest(data)
@@ -390,24 +390,22 @@ def _read_values(file: Path | None) -> dict[str, Any]:
     if file is None or not file.is_file():
         return {}
     try:
-        found = plain(read_yaml(file), Findings())
+        found = read_yaml(file).data
     except ConfigFileError:
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def _programs(
-    data: dict[str, Any], root: dict[str, Node], project: Path, secrets: Path | None
-) -> dict[str, ServerProgram]:
+def _programs(data: dict[str, Any], places: Places, project: Path, secrets: Path | None) -> dict[str, ServerProgram]:
     servers, own = data.get("servers"), data.get("secrets")
     if not isinstance(servers, dict):
         return {}
     has_names = any(PLACEHOLDER.search(text) for text in texts_in(servers))
     values = own if isinstance(own, dict) else _read_values(secrets) if has_names else {}
-    nodes = {
-        name: node.value.get("cwd") for name, node in root["servers"].value.items() if isinstance(node.value, dict)
+    blocks = [(name, block) for name, block in servers.items() if isinstance(block, dict)]
+    folders = {
+        name: path for name, block in blocks for path in paths_in(block.get("cwd"), child("servers", name), places)
     }
-    folders = {name: path for name, node in nodes.items() if node is not None for path in paths_in(node)}
     return programs_of(servers, folders, project, values)
 
 

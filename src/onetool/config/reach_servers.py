@@ -1,15 +1,13 @@
 """A project's servers as `onetool trust` shows them: a line for each, the values behind it, and its program."""
 
 import json
-import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from onetool.config.node import Node
-from onetool.config.yaml_nodes import FILE_PLACEHOLDER, PLACEHOLDER
+from onetool.config.read import FILE_PLACEHOLDER, PLACEHOLDER
 from onetool.sources.mcp_servers.program import ServerProgram, canonical_path, has_module, python_module
 
 ADDRESS = "://"
@@ -113,13 +111,6 @@ def server_details(block: Any, started: ServerProgram | None) -> Iterator[str]:
     for key, value in block.items():
         if key not in SHOWN_KEYS:
             yield f"{key}: {text_of(value)}"
-
-
-def paths_in(node: Node) -> Iterator[Path]:
-    """Yield the paths in a value, each relative to the file that names it."""
-    for one in node.value if isinstance(node.value, list) else [node]:
-        if isinstance(one.value, str):
-            yield Path(one.file).parent / os.path.expanduser(one.value)
 
 
 # Texts

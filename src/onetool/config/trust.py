@@ -368,11 +368,11 @@ def _is_strict(own: Path) -> bool:
             return False
     except OSError:
         return False
-    from onetool.config.yaml_nodes import ConfigFileError, read_yaml
+    from onetool.config.read import ConfigFileError, read_yaml
 
     try:
-        root = read_yaml(file).value
+        root = read_yaml(file).data
     except ConfigFileError:
         return True  # it can't be used, and loading it reports that
     mode = root.get("trust") if isinstance(root, dict) else None
-    return mode is not None and mode.value == STRICT.decode()
+    return mode == STRICT.decode()

@@ -23,7 +23,7 @@ _WORDS: dict[str, bool | None] = {
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z|0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?\Z")
 _SPECIAL = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
-_QUOTED_WORD = re.compile(r"'[^']{2,}'")  # in messages of the parser: it may be a part of a password
+_QUOTED_WORD = re.compile(r"'[^' ,]{2,}'")  # in messages of the parser: it may be a part of a password
 _PLAIN_KEY = re.compile(r"[\w-]+\Z")
 _TEXT_TAGS = (None, "!", "tag:yaml.org,2002:str")
 _TYPE_TAGS: dict[str, tuple[type, ...]] = {
@@ -134,10 +134,11 @@ def read(
 class _Open:
     """An unfinished mapping or list. `line` is that of the current key."""
 
-    __slots__ = ("anchor", "key", "line", "merged", "path", "size", "value")
+    __slots__ = ("anchor", "is_mapping", "key", "line", "merged", "path", "size", "value")
 
-    def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None, path: str) -> None:
+    def __init__(self, value: Any, anchor: str | None, path: str) -> None:
         self.value = value
+        self.is_mapping = type(value) is dict
         self.anchor = anchor
         self.path = path
         self.key: str | None = None
@@ -188,10 +189,10 @@ class _Builder:
         if not text.isascii():
             text.encode()  # raises ValueError for a lone surrogate, which the parser in Python allows
         above = self.open[-1] if self.open else None
-        if above is not None and above.key is None and type(above.value) is dict:
+        if above is not None and above.key is None and above.is_mapping:
             self._key(above, text, event)
             return
-        kept = bool(self.text_keys) and above is not None and above.key in self.text_keys and len(self.open) <= 2
+        kept = above is not None and above.key in self.text_keys and len(self.open) <= 2
         value: Any = text
         if event.implicit[0] or event.tag in _TYPE_TAGS:
             try:
@@ -206,7 +207,9 @@ class _Builder:
             raise self._error("unknown tag after '!'", "remove the tag, or quote a string that begins with '!'")
         if event.anchor is not None:
             self.anchors[event.anchor] = (value, 1)
-        self._add(value, 1)
+        if self.with_lines:
+            self._place(above)
+        self._put(value, 1)
 
     def _key(self, above: _Open, text: str, event: Any) -> None:
         """Take a scalar as the key of the next value."""
@@ -241,7 +244,7 @@ class _Builder:
         if len(self.open) >= self.max_depth:
             raise self._error(f"nested more than {self.max_depth} levels deep")
         above = self.open[-1] if self.open else None
-        if above is not None and above.key is None and type(above.value) is dict:
+        if above is not None and above.key is None and above.is_mapping:
             raise self._error("a key must be a string, not a list or a mapping", "write a string before the ':'")
         if event.tag not in _COLLECTION_TAGS:
             raise self._error("unknown tag after '!'", "remove the tag, or quote a string that begins with '!'")
@@ -263,7 +266,7 @@ class _Builder:
         done = self.open.pop()
         for source in done.merged:  # the mapping's own keys win
             for key, value in source.items():
-                done.value.setdefault(key, value)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+                done.value.setdefault(key, value)
         if done.anchor is not None:
             self.anchors[done.anchor] = (done.value, done.size)
         self._put(done.value, done.size)
@@ -274,16 +277,13 @@ class _Builder:
             raise self._error("'*' refers to an anchor that does not exist above it", hint)
         value, size = self.anchors[anchor]
         above = self.open[-1] if self.open else None
-        if above is not None and above.key is None and type(above.value) is dict:
+        if above is not None and above.key is None and above.is_mapping:
             if not isinstance(value, str):
                 raise self._error("a key must be a string, not a list or a mapping", "write a string before the ':'")
             self._named(above, value)
             return
-        self._add(value, size)
-
-    def _add(self, value: Any, size: int) -> None:
         if self.with_lines:
-            self._place(self.open[-1] if self.open else None)
+            self._place(above)
         self._put(value, size)
 
     def _put(self, value: Any, size: int) -> None:
@@ -294,7 +294,7 @@ class _Builder:
         above.size += size
         if above.size > self.max_values:
             raise self._error(f"more than {self.max_values:,} values, counting what aliases repeat")
-        if type(above.value) is list:
+        if not above.is_mapping:
             above.value.append(value)
             return
         key, above.key = above.key or "", None
@@ -304,7 +304,7 @@ class _Builder:
                 raise self._error("'<<' can merge only mappings", 'quote the key: "<<"')
             above.merged += sources
         else:
-            above.value.setdefault(key, value)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+            above.value.setdefault(key, value)
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> YamlError:
@@ -313,8 +313,9 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> YamlError:
     begin: Any = error.context_mark
     line = min(mark.line, len(text.splitlines()) - 1) + 1 if mark else 1
     reason = error.problem or "not YAML"
-    if error.context and begin and begin.line + 1 != line:
-        reason = f"{error.context} that begins in line {begin.line + 1}: {reason}"
+    if error.context:
+        since = f" of line {begin.line + 1}" if begin and begin.line + 1 < line else ""
+        reason = f"{error.context}{since}: {reason}"
     hint = "check the indentation, and quote strings with special characters"
     if mark and "\t" in text[mark.index : mark.index + 1]:
         hint = "indent with spaces instead of a tab"

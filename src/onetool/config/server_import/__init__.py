@@ -20,24 +20,24 @@ from urllib.parse import urlsplit
 import msgspec
 
 from onetool.config.client_files import EditError, put_file
-from onetool.config.convert import plain
 from onetool.config.edit import rename_server
 from onetool.config.file_checks import is_inside
+from onetool.config.fill import SECRETS_IN_CONFIG, check_kept
 from onetool.config.find import FOLDER, NAME, NOWHERE, find, own_folder, place_of, trust_store
-from onetool.config.include import SECRETS_IN_CONFIG, check_kept, read_files
+from onetool.config.findings import Findings
 from onetool.config.load import load_config, load_secrets
 from onetool.config.model import Config
-from onetool.config.node import Findings, Node
 from onetool.config.reach_servers import programs_of, server_details
+from onetool.config.read import PLACEHOLDER, ConfigFileError, read_config
 from onetool.config.server_import.hide_secrets import SecretCollector, Variables, without_secrets
 from onetool.config.server_import.translate import ClientServers, SkipServer, translated
 from onetool.config.starter import starter_config
 from onetool.config.trust import trust_renewed
-from onetool.config.yaml_nodes import PLACEHOLDER, ConfigFileError
 from onetool.core.errors import ConfigError, OneToolError
 from onetool.core.os_files import draft_of, write_new
 from onetool.core.signature import as_identifier
 from onetool.core.state_folders import IGNORE, IGNORED
+from onetool.core.yaml import child
 from onetool.http.url import LOOPBACK
 from onetool.services.secret_file import drop_secret, put_secret
 from onetool.services.secrets import Secret
@@ -78,14 +78,17 @@ class ConfigTarget:
             )
         self.config: Config = load_config(self.found)  # an invalid config is not changed
         self.secrets = load_secrets(self.file)  # with the whole environment: this change will be accepted
-        node = read_files(self.file.absolute(), Findings())[0].value.get("servers") if self.found.config else None
-        self.servers: dict[str, Node] = node.value if node and isinstance(node.value, dict) else {}
+        self._written = read_config(self.file.absolute(), Findings()) if self.found.config else None
+        servers = self._written.data.get("servers") if self._written else None
+        self.servers: dict[str, Any] = servers if isinstance(servers, dict) else {}
         self.own_ports = {self.config.http.port}  # the ports on which OneTool listens
 
     def elsewhere(self, name: str) -> str | None:
         """Return the included file that defines this server; None if it is this file or undefined."""
-        node = self.servers.get(name)
-        return None if node is None or Path(node.file) == self.file.absolute() else node.file
+        if self._written is None or name not in self.servers:
+            return None
+        file = self._written.places.at(child("servers", name)).file
+        return None if Path(file) == self.file.absolute() else file
 
     def details(self, name: str, block: Any) -> list[str]:
         """Return a line for each value that decides what a server would run and send with this block."""
@@ -99,7 +102,7 @@ class ConfigTarget:
         """Return the block of a server in this file. Raises ConfigUnchangedError if it is not defined here."""
         if elsewhere := self.elsewhere(name):
             raise ConfigUnchangedError(f"{name} is defined in the included file {elsewhere}. Change it there.")
-        found = plain(self.servers[name], Findings()) if name in self.servers else None
+        found = self.servers.get(name)
         if not isinstance(found, dict):
             raise ConfigUnchangedError(f"{name} is not defined in {self.file}.")
         return found

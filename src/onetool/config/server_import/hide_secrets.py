@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from onetool.config.yaml_nodes import VARIABLE
+from onetool.config.read import VARIABLE
 from onetool.core.json_data import data_in
 from onetool.core.model_providers import PROVIDER_KEYS
 from onetool.core.redaction import sounds_secret

@@ -13,11 +13,9 @@ from typing import Any
 import msgspec
 
 from onetool.config.client_files import JsoncError, read_json
-from onetool.config.convert import plain
-from onetool.config.node import Findings
 from onetool.config.reach_servers import FILE_REFUSED, names_secret_file
+from onetool.config.read import ConfigFileError, data_of
 from onetool.config.server_import.hide_secrets import Variables
-from onetool.config.yaml_nodes import ConfigFileError, node_of
 from onetool.core.json_data import unique
 from onetool.core.text import line_of
 
@@ -140,14 +138,10 @@ def _toml(text: str) -> Any:
 
 
 def _yaml(text: str) -> Any:
-    findings = Findings()
     try:
-        data = plain(node_of(text, ""), findings)
+        return data_of(text)
     except ConfigFileError as refused:
         raise JsoncError(f"it is not YAML: line {refused.line}: {refused.message}") from None
-    if findings.errors:
-        raise JsoncError(f"line {findings.errors[0].line}: {findings.errors[0].message}")
-    return data
 
 
 # Translation

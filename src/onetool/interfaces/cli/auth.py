@@ -8,7 +8,7 @@ import click
 
 from onetool.app.operations.auth import secret_name
 from onetool.config import load_secrets
-from onetool.config.include import SECRETS_IN_CONFIG, HostBoundSecret, check_kept, is_in_config
+from onetool.config.fill import SECRETS_IN_CONFIG, HostBoundSecret, check_kept, is_in_config
 from onetool.core.model_providers import PROVIDERS
 from onetool.core.text import or_rather
 from onetool.interfaces.cli.operations import add_to

@@ -19,10 +19,10 @@ from onetool.app.grants import load_written, target_of
 from onetool.app.operations.fields import DryRun
 from onetool.config.edit import drop_server, put_servers, server_block, switch_server
 from onetool.config.reach_servers import listed, text_of
+from onetool.config.read import ConfigFileError
 from onetool.config.server_import import ConfigTarget, ConfigUnchangedError, ServerExistsError, is_onetool, placeholders
 from onetool.config.server_import.hide_secrets import SecretCollector, without_secrets
 from onetool.config.server_import.translate import SkipServer
-from onetool.config.yaml_nodes import ConfigFileError
 from onetool.core.file_facts import digest_of as digest_of_file
 from onetool.core.text import shown_line
 from onetool.database.connection import DatabaseError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onetool.config import Config, load_config
-from onetool.config.yaml_nodes import MAX_BYTES
+from onetool.config.read import MAX_BYTES
 from onetool.core.errors import ConfigError, Mistake
 
 
@@ -87,8 +87,10 @@ def test_an_empty_file_is_the_defaults(load: Callable[..., Config]) -> None:
 def test_syntax_errors_become_one_mistake(mistake: Callable[..., Mistake], tmp_path: Path) -> None:
     found = mistake("menu: run\nhttp:\n\tport: 1\n")
     assert (found.file, found.line) == (str(tmp_path / "onetool.yaml"), 3)
-    assert found.message == "a tab is not allowed here, in column 1"
-    assert found.hint == "indent with spaces"
+    assert (
+        found.message == "while scanning for the next token: found character that cannot start any token, in column 1"
+    )
+    assert found.hint == "indent with spaces instead of a tab"
 
 
 @pytest.mark.parametrize(
