@@ -308,12 +308,12 @@ def trusted(folder, packs=True):
     With `packs`, packs added later are trusted, too, as after `onetool init`.
     """
     from onetool.config.find import trust_store
-    from onetool.config.reach import reach_of
+    from onetool.config.pin import see
     from onetool.config.trust import trust_folder
 
     place = folder / ".onetool"
     config = place / "onetool.yaml"
-    trust_folder(place, reach_of(place, config if config.is_file() else None), trust_store(), packs=packs)
+    trust_folder(place, see(place, config if config.is_file() else None), trust_store(), packs=packs)
     return folder
 
 

@@ -97,7 +97,7 @@ def test_all_of_it_is_read_again(place):
     ("file", "text", "said"),
     [
         ("onetool.yaml", "menus: run\n", "menus"),
-        ("onetool.yaml", "tools: [", "never closed"),
+        ("onetool.yaml", "tools: [", "while parsing a flow node"),
         ("onetool.yaml", "tools: [{name: odd}]\n", "odd"),
         ("onetool.yaml", TOOL.replace("]\n", ", " + TOOL.partition("[")[2]), "weather"),
         ("prompts.yaml", "runs: x\n", "runs"),

@@ -189,7 +189,7 @@ def test_settings_alone_are_read_on_request(tmp_path):
 def test_half_a_file_changes_nothing_and_is_told(place, caplog):
     here = place(f"{QUIET}aliases: {{now: time.now}}\n")
     here.write("aliases: {now: [")
-    until(lambda: "never closed" in str(here.app.health().get("findings")))
+    until(lambda: "while parsing a flow node" in str(here.app.health().get("findings")))
     until(lambda: "the previous config stays in effect" in caplog.text)
     assert here.app.config.aliases == {"now": "time.now"}
     here.write(f"{QUIET}aliases: {{then: time.now}}\n")

@@ -9,7 +9,7 @@ import pytest
 from onetool.config import Config
 from onetool.config.edit import put_servers, switch_server
 from onetool.config.load import setting_files
-from onetool.config.reach_servers import FILE_REFUSED
+from onetool.config.pin import FILE_REFUSED
 from onetool.config.read import ConfigFileError
 from onetool.core.errors import Mistake
 from onetool.services.secret_file import put_secret

@@ -1,6 +1,7 @@
 """What a person says yes to is what was shown: not what lies there a moment later."""
 
 import json
+from pathlib import Path
 
 import click
 import pytest
@@ -8,7 +9,7 @@ from click.testing import CliRunner
 from helpers import each
 
 from onetool.config.find import find
-from onetool.config.reach import Reach, reach_of
+from onetool.config.pin import Seen, flat, see
 from onetool.core import file_facts
 from onetool.interfaces.cli import trust
 from onetool.interfaces.cli.init import init
@@ -68,8 +69,8 @@ def test_other_commands_show_the_folder_before_they_ask(config, monkeypatch, cap
     assert not trust.offer_trust(find().untrusted)
     ((out, err),) = shown
     assert out == ""
-    assert "server s: sh -c evil" in err
-    assert "LD_PRELOAD=./evil.so" in err
+    assert "servers.s.args: -c evil" in err
+    assert "! servers.s.env.LD_PRELOAD: ./evil.so" in err
     assert find().untrusted is not None
 
 
@@ -83,10 +84,10 @@ def test_other_commands_show_again_what_changes_during_the_question(config, monk
 
     monkeypatch.setattr(click, "confirm", answer)
     assert trust.offer_trust(find().untrusted)
-    assert "host evil.example" in str(find().untrusted)
+    assert "+ allowedHosts[1]: evil.example" in str(find().untrusted)
     capsys.readouterr()
     assert not trust.offer_trust(find().untrusted)
-    assert "(new) host evil.example" in capsys.readouterr().err
+    assert "\n  + allowedHosts[1]: evil.example" in capsys.readouterr().err
 
 
 @pytest.mark.attack("cloned repositories")
@@ -106,9 +107,9 @@ def test_a_file_that_is_written_while_it_is_read_counts_as_read_before(config, m
             config.write_text(EVIL)
         return real(file)
 
-    monkeypatch.setattr("onetool.config.reach.stamp_of", stamped)
-    before = reach_of(config.parent, config)
-    assert "host evil.example" in before.dials or before.files[str(config)] != real(config)
+    monkeypatch.setattr("onetool.config.pin.stamp_of", stamped)
+    before = see(config.parent, config)
+    assert "evil.example" in before.lines.values() or before.files[str(config)] != real(config)
 
 
 # What is shown
@@ -119,23 +120,23 @@ HIDDEN = [0x3164, 0xFFA0, 0x115F, 0x1160, 0x2800, 0x17B4, 0x180B, 0x180E, 0xFE00
 
 @each("code", [*HIDDEN, 0x1D159, 0xAD, 0x200B, 0x202E, 0x2066, 0xE0041])
 def test_what_nobody_can_see_is_written_out(code):
-    line = f"server s: rm{chr(code)} -rf"
-    (shown,) = (text for text in trust.describe_reach(Reach(runs={line: ""}), None) if "server" in text)
+    shown = shown_line(f"rm{chr(code)} -rf")
     assert chr(code) not in shown
     assert f"{code:x}" in shown
 
 
-def shown_line(line):
-    return next(text for text in trust.describe_reach(Reach(dials={line: ""}), None) if text.startswith("  "))
+def shown_line(value):
+    lines = trust.describe(Seen(lines={"settings.s": value}), None, Path("/p"))
+    return next(line for line in lines if "settings.s" in line)
 
 
 def test_a_line_stays_one_line():
-    assert "\n" not in shown_line("host a.example\nIt would run:")
+    assert "\n" not in shown_line("a.example\nIt says:")
 
 
 def test_a_mark_without_a_letter_is_written_out():
-    assert "/\\u0338" in shown_line("server s: a/\u0338b")
-    assert "n\u0303" in shown_line("server s: man\u0303ana")
+    assert "/\\u0338" in shown_line("a/\u0338b")
+    assert "n\u0303" in shown_line("man\u0303ana")
 
 
 LOOK_ALIKE = {
@@ -154,25 +155,35 @@ def test_what_looks_like_something_else_is_marked(line):
 
 
 def test_other_letters_alone_are_nothing_odd():
-    assert shown_line("folder /home/\u0416\u0443\u043a\u043e\u0432/\u4e2d\u6587") == (
-        "  folder /home/\u0416\u0443\u043a\u043e\u0432/\u4e2d\u6587"
+    assert shown_line("/home/\u0416\u0443\u043a\u043e\u0432/\u4e2d\u6587") == (
+        "  settings.s: /home/\u0416\u0443\u043a\u043e\u0432/\u4e2d\u6587"
     )
 
 
-def test_packs_that_never_were_are_not_said_to_be_gone():
-    line = "runs: Python of packs in /p/.onetool/packs"
-    gone = "\n".join(trust.describe_reach(Reach(), {"reaches": {line: ""}, "packs": {"/p/.onetool/packs/a.py": "x"}}))
-    assert f"No longer there:\n  - {line}" in gone
-    assert "No longer there" not in "\n".join(trust.describe_reach(Reach(), {"reaches": {line: ""}, "packs": {}}))
-
-
-def test_a_value_of_the_projects_own_is_told_in_plain_words(config):
+def test_a_value_of_the_projects_own_is_told(config):
     config.write_text(json.dumps({"servers": {"s": {"command": "${CALC}"}}, "secrets": {"CALC": "true"}}))
-    reach = reach_of(config.parent, config)
-    told = "CALC: the project's own value is used"
-    assert f"  {told}" in trust.describe_reach(reach, None)
-    assert told in reach.shown("secrets")
-    assert reach.names() == {"CALC"}
+    seen = see(config.parent, config)
+    assert seen.lines["secret CALC"].startswith("the project's own value (sha256 ")
+    assert seen.lines["secrets.CALC"].startswith("a secret (sha256 ")
+    assert seen.names == ("CALC",)
+
+
+TWINS = [
+    ({"a": {"b c": 1}}, {'a["b c"]': 1}),
+    ({"x y": {"z w": 1}}, {'x y"]["z w': 1}),
+    ({"a": ["b"]}, {"a[0]": "b"}),
+    ({"a": "1"}, {"a": 1}),
+    ({"a": "[]"}, {"a": []}),
+    ({"a": '"b"'}, {"a": "b"}),
+    ({"a": None}, {"a": "null"}),
+    ({"a": {}}, {}),
+]
+
+
+@each(("one", "other"), TWINS)
+def test_no_two_configs_have_the_same_lines(one, other):
+    assert dict(flat(one)) != dict(flat(other))
+    assert len(dict(flat({**one, "more": other}))) == len([*flat({**one, "more": other})])
 
 
 @pytest.mark.parametrize("answer", [True, False])

@@ -87,7 +87,8 @@ EVIL = {
     "env": {"MODE": "evil-mode", "LD_PRELOAD": "./evil.so", "GIT_CONFIG_KEY_0": "core.fsmonitor"},
     "cwd": "sub",
 }
-WHOLE = ["/bin/evil --take all", "MODE=evil-mode", "! env LD_PRELOAD=./evil.so", "core.fsmonitor", "folder: {}/sub"]
+WHOLE = ["command: /bin/evil", "args: --take all", "! env.MODE: evil-mode", "! env.LD_PRELOAD: ./evil.so"]
+WHOLE += ["core.fsmonitor", "folder: {}/sub"]
 
 
 def put(file, **servers):
@@ -121,7 +122,7 @@ def test_the_users_own_block_is_taken_and_shown(clone, own_home, own_config):
     put(own_home / ".claude.json", github={"command": "mine", "args": ["--mild"]})
     done = cli("servers", "import", "--from", "claude-code", cwd=clone)
     assert done.returncode == 0
-    assert "server github: mine --mild" in done.stderr
+    assert "github:\n      command: mine\n      args: --mild" in done.stderr
     assert "command: mine" in own_config.read_text()
     assert "evil" not in own_config.read_text() + done.stdout + done.stderr
 
@@ -165,7 +166,7 @@ def test_of_two_blocks_the_users_own_wins_and_both_are_shown(clone, own_home, ow
     put(own_home / ".claude.json", github={"command": "mine"})
     done = cli("servers", "import", "--from", "claude-code", "--project", "--yes", cwd=clone)
     assert done.returncode == 0, done.stderr
-    assert "server github: mine" in done.stderr
+    assert "github:\n      command: mine" in done.stderr
     assert [part for part in WHOLE if part.format(clone) not in done.stderr] == []
     assert "evil" not in own_config.read_text()
     assert "command: more" in own_config.read_text()
@@ -199,7 +200,7 @@ def test_blocks_of_a_project_do_not_renew_its_trust(way, trusted_before, clone, 
         assert "run onetool trust" not in cli("tools", "list", cwd=clone).stderr
     done = cli("servers", "import", *(word.format(clone) for word in IMPORTS[way]), cwd=clone)
     assert (done.returncode, "Next: onetool trust" in done.stdout) == (0, True), done.stderr
-    assert "server evil: /bin/evil" in done.stderr
+    assert "evil:\n      command: /bin/evil" in done.stderr
     assert "run onetool trust" in cli("servers", "list", cwd=clone).stderr
     assert cli("servers", "add", "clock", "--", "true", cwd=clone).returncode == 1
 

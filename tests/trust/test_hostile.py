@@ -112,28 +112,9 @@ def test_calling_its_tools_says_that_the_folder_has_changed(repository):
     result = cli("tools", "invoke", "evil.hello", cwd=repository.folder)
     assert ".onetool has changed since you trusted it: run onetool trust" in result.stdout
     assert "not trusted yet" not in result.stdout + result.stderr
-    changes = "connects to: host evil.example; http.host: 0.0.0.0"
-    assert f"has changed since you trusted it ({changes}), so nothing in it is used" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (
-            {"servers": {"docs": {"url": "https://docs.example", "auth": "${DOCS_KEY}"}}},
-            "names the secret: DOCS_KEY for ",
-        ),
-        ({"fs": {"roots": ["/srv"]}}, "reads or writes: folder /srv"),
-        ({"database": "postgresql://db.example/x"}, "a PostgreSQL database that stores bundles"),
-    ],
-)
-def test_a_change_since_it_was_trusted_is_said_in_words(change, words, repository):
-    assert cli("trust", "--yes", cwd=repository.folder).returncode == 0
-    repository.write(**change)
-    result = cli("tools", "invoke", "evil.hello", cwd=repository.folder)
-    assert words in result.stderr
-    assert "secrets: " not in result.stderr
-    assert "reads: " not in result.stderr
+    assert "has changed since you trusted it (+ " in result.stderr
+    assert "+ allowedHosts[0]: evil.example" in result.stderr
+    assert "so nothing in it is used" in result.stderr
 
 
 @pytest.mark.parametrize("command", [["list"], ["test"], ["test", "run"]])

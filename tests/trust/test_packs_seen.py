@@ -11,7 +11,7 @@ from helpers import trusted
 
 from onetool.app import App
 from onetool.config.find import find
-from onetool.config.reach import MAX_FILES, reach_of
+from onetool.config.pin import MAX_FILES, see
 
 pytestmark = pytest.mark.attack("cloned repositories")
 
@@ -57,7 +57,7 @@ class Project:
         (self.home / ".onetool" / "onetool.yaml").write_text("trust: strict\n")
 
     def shows(self):
-        return "\n".join(reach_of(self.own, self.own / "onetool.yaml").runs)
+        return "\n".join(see(self.own, self.own / "onetool.yaml").described())
 
 
 @pytest.fixture
@@ -170,7 +170,8 @@ def test_nor_is_one_forgotten_that_was_named_later(project):
     (project.own / "packs" / "mild.py").write_text(MILD)
     project.trust()
     project.configure(packs=["../lib"])
-    assert project.is_used()
+    assert not project.is_used()
+    project.trust()
     project.evil(project.folder / "lib" / "evil.py")
     assert not project.is_used()
 

@@ -94,7 +94,7 @@ def test_the_files_of_secrets_are_shown_and_pinned(where, project, tmp_path):
     write(tmp_path / "one")
     assert not project.is_used()
     shown = CliRunner().invoke(cli, ["trust", "--yes"]).output
-    assert f"secret in {tmp_path / 'one'} for {'the secret KEY' if where == 'secrets' else 'settings'}" in shown
+    assert f"+ {'secret KEY' if where == 'secrets' else 'settings.brave.key'}: ${{file:{tmp_path / 'one'}}}" in shown
     with App.open() as app:
         assert app.config.settings["brave"] == {"key": "value-of-one"}
         assert app.config.secrets.redact("value-of-one") == "***"
@@ -175,7 +175,7 @@ def test_nothing_of_it_is_opened_to_explain_a_missing_tool(project, monkeypatch)
     project.write(include=["../../mine.txt"], packs=["../packs"])
     monkeypatch.chdir(project.folder)
     with App.open() as app:
-        monkeypatch.setattr("onetool.config.fill.read_yaml", lambda path: pytest.fail(f"opened {path}"))
+        monkeypatch.setattr("onetool.config.read.read_yaml", lambda path: pytest.fail(f"opened {path}"))
         assert "not trusted yet: run onetool trust" in str(app.catalog.why_missing("dice.roll"))
         assert app.catalog.why_missing("time.nope") is None
 
@@ -194,3 +194,22 @@ def test_checking_a_pack_of_it_does_not_run_it(project, tmp_path):
     trusted(project.folder)
     CliRunner().invoke(cli, ["packs", "check", str(pack)])
     assert flag.exists()
+
+
+def test_literal_secrets_are_pinned_and_neither_shown_nor_stored(project, own_home):
+    keys = {
+        "database": "postgresql://me:hunter2hunter2@db/x",
+        "metrics": "hunter2hunter2-metrics",
+        "cluster": {"key": "hunter2" * 5},
+        "http": {"token": "hunter2hunter2-token"},
+        "settings": {"brave": {"api_key": "hunter2hunter2-key"}},
+    }
+    project.write(**keys)
+    shown = CliRunner().invoke(cli, ["trust", "--yes"]).output
+    assert "database: postgresql://me:***@db/x" in shown
+    assert "hunter2" not in shown + (own_home / ".onetool" / "trust.json").read_text()
+    for key in keys:
+        project.write(**json.loads(json.dumps(keys).replace("hunter2hunter2", "hunter3hunter2")) | {key: keys[key]})
+        assert not project.is_used()
+    project.write(**keys)
+    assert project.is_used()

@@ -39,22 +39,26 @@ def is_used(repository, **options):
     return "evil.hello" in found
 
 
-def test_it_shows_what_the_folder_reaches_and_remembers_a_yes(repository, own_home):
+def test_it_shows_what_the_config_says_and_remembers_a_yes(repository, own_home):
     repository.write()
     shown = trust(repository)
-    assert "server run: python3 -c" in shown
-    assert f"server dial: {repository.listener.url}/mcp (headers X)" in shown
-    assert f"model at {repository.listener.url}/v1" in shown
-    assert f"host 127.0.0.1:{repository.listener.port} (also in private networks)" in shown
-    assert "folder /" in shown
-    assert "AWS_SECRET_ACCESS_KEY for servers.dial" in shown
+    assert "servers.run.args: -c 'import pathlib" in shown
+    assert f"servers.dial.url: {repository.listener.url}/mcp" in shown
+    assert f"ask.base_url: {repository.listener.url}/v1" in shown
+    assert "allowedHosts[0].allowPrivate: true" in shown
+    assert "fs.roots[0]: /" in shown
+    assert "servers.dial.headers.X: ${AWS_SECRET_ACCESS_KEY}" in shown
+    assert "It may read these secrets: AWS_SECRET_ACCESS_KEY" in shown
     assert "Python of packs in" in shown
     assert repository.has_run() == []
     assert repository.listener.came == 0
     file = own_home / ".onetool" / "trust.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert list(json.loads(file.read_bytes())["folders"]) == [os.path.realpath(repository.config.parent)]
-    repository.write(servers=None)  # less than that is no reason to wait
+    repository.write(servers=None)
+    assert not is_used(repository)
+    assert "- servers.run.command: python3" in trust(repository)
+    repository.write(servers=None, aliases={"now": "time.now"}, run={"timeout_s": 5})  # harmless
     assert is_used(repository)
 
 
@@ -92,7 +96,7 @@ def test_what_is_new_waits_for_another_look(gain, repository):
     trust(repository)
     repository.write(**{"servers": None, **GAINS[gain]})
     assert not is_used(repository)
-    assert "(new)" in trust(repository)
+    assert "\n  + " in trust(repository)
 
 
 def test_what_was_looked_at_again_is_used_again(repository):
@@ -115,7 +119,9 @@ def test_a_server_that_changes_is_another_one(repository):
     servers["clock"]["env"]["PATH"] = "/tmp/evil"
     repository.write(servers=servers)
     assert not is_used(repository)
-    assert "(changed) server clock: true (env PATH)" in trust(repository)
+    shown = trust(repository)
+    assert "- servers.clock.env.PATH: /usr/bin" in shown
+    assert "! + servers.clock.env.PATH: /tmp/evil" in shown
 
 
 def test_a_secret_of_the_project_does_not_change_a_command(repository):
@@ -281,7 +287,7 @@ def test_a_change_by_others_is_not_trusted_along(repository):
     repository.write(servers={"evil": {"command": "true"}})
     result = cli("servers", "add", "clock", "--", "true", cwd=repository.folder)
     assert result.returncode == 1
-    assert "server evil" in result.stderr
+    assert "+ servers.evil.command" in result.stderr
 
 
 def test_the_key_of_our_own_door_goes_to_nobody_else(repository):
@@ -320,6 +326,6 @@ def test_at_a_terminal_somebody_is_asked(repository):
     code, shown = on_a_terminal("run", "1+1", cwd=repository.folder, typed=["n\n"])
     assert (code, repository.has_run()) == (0, [])
     code, shown = on_a_terminal("run", "evil.hello()", cwd=repository.folder, typed=["y\n"])
-    assert "folder /" in shown
+    assert "fs.roots[0]: /" in shown
     assert "hello" in shown.splitlines()[-1]
     assert is_used(repository)

@@ -20,7 +20,7 @@ import msgspec
 from onetool.cluster import Replica, derived_key
 from onetool.config.load import pack_paths
 from onetool.config.model import Keys
-from onetool.config.reach import packs_at
+from onetool.config.pin import packs_at
 from onetool.core.file_facts import digest_of
 from onetool.services.secrets import Secret
 

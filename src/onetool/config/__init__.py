@@ -3,7 +3,7 @@
 find           which file is in force, and whose it is
 file_checks    who owns a file, and who can write to it
 trust          whether a project's folder may be used, and which folders are trusted
-reach          what a project's config would run, call and read (reach_servers: its servers and their programs)
+pin            what a project's folder says, line by line
 read           a file and its includes -> plain data with the place of every value
 findings       the places, and the mistakes found so far
 fill           `${NAME}` in the data; the key `secrets`

@@ -20,7 +20,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 from ruamel.yaml.scalarstring import FoldedScalarString, LiteralScalarString
 from ruamel.yaml.tokens import CommentToken
 
-from onetool.config.reach_servers import FILE_REFUSED, names_secret_file
+from onetool.config.pin import FILE_REFUSED, names_secret_file
 from onetool.config.read import ANY_PLACEHOLDER, ConfigFileError, data_of
 from onetool.core.yaml import plain_value
 

@@ -1,15 +1,14 @@
 """Decides whether a project's folder may be used, and stores which folders the user trusts.
 
-A folder is not trusted because the current directory is in it. The user trusts it once with `onetool trust`; its reach
-at that moment is stored, and anything new has to be confirmed again. The code of its packs may change, unless the
+A folder is not trusted because the current directory is in it. The user trusts it once with `onetool trust`, which
+stores what its config says. A change asks again, and shows the difference. The code of its packs may change, unless the
 user's own config says `trust: strict`.
 
 `~/.onetool/trust.json` is never in a project, is ignored if others can write to it, and is replaced atomically under a
 lock:
 
-    {"version": 1,
-     "folders": {"/real/path/.onetool": {"at": …, "reaches": {…}, "packs": {…}, "files": {…}, "programs": {…},
-                                            "accepted": […]}},
+    {"version": 2,
+     "folders": {"/real/path/.onetool": {"at": …, "lines": {…}, "packs": {…}, "programs": {…}, "files": {…}, …}},
      "owners": {"/real/path": {"at": …, "uid": 1000, "writable": false}}}
 """
 
@@ -29,10 +28,11 @@ from onetool.core.os_files import replace_file
 from onetool.sources.mcp_servers.program import ServerProgram, why_changed
 
 if TYPE_CHECKING:
-    from onetool.config.reach import Reach
+    from onetool.config.pin import Seen
 
 TRUST_FILE = "trust.json"
-FILE_VERSION = 1
+FILE_VERSION = 2
+READABLE_VERSIONS = (1, 2)  # the folders of version 1 are asked about once
 MAX_FILE_BYTES = 16 * 1024 * 1024
 
 TrustEntries = dict[str, dict[str, Any]]
@@ -81,7 +81,7 @@ def _content_of(file: Path) -> dict[str, TrustEntries]:
     with suppress(OSError, msgspec.DecodeError, RecursionError):
         if ownership_mistake(file, file.parent.parent, {}) is None and file.stat().st_size <= MAX_FILE_BYTES:
             found = msgspec.json.decode(file.read_bytes())
-    found = found if isinstance(found, dict) and found.get("version") == FILE_VERSION else {}
+    found = found if isinstance(found, dict) and found.get("version") in READABLE_VERSIONS else {}
     content: dict[str, TrustEntries] = {}
     for part in ("folders", "owners"):
         entries = found.get(part)
@@ -94,10 +94,29 @@ def _content_of(file: Path) -> dict[str, TrustEntries]:
 
 TRUST_VARIABLE = "ONETOOL_TRUST"
 STRICT = b"strict"
-# By the first word of a line of `trust.json`, whose wording can't change
-VERBS = {"runs": "runs", "dials": "connects to", "reads": "reads or writes", "secrets": "names the secret"}
-CONNECTS = ("server ", "host ", "model at ")  # how the lines of `dials` about connections begin
 MAX_SHOWN = 3
+
+
+class Pin(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a folder said when it was trusted: see `onetool.config.pin.Seen`."""
+
+    at: str
+    lines: dict[str, str]
+    packs: dict[str, str] = {}
+    pack_places: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    programs: dict[str, ServerProgram] = {}
+    files: dict[str, str] = {}
+    accepted: tuple[str, ...] = ()  # additional secrets that it may use
+    own_packs: bool = False  # whether packs may be added to its own folder
+
+
+def pin_of(entry: Mapping[str, Any] | None) -> Pin | None:
+    """Return the pin in an entry of `trust.json`; None for an entry of an older version."""
+    with suppress(msgspec.ValidationError):
+        return msgspec.convert(entry, Pin | None)
+    return None
 
 
 class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,8 +124,9 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
 
     folder: Path
     config: Path | None = None
-    new: tuple[str, ...] = ()  # what it reaches now, but did not when it was trusted
+    new: tuple[str, ...] = ()  # the difference since it was trusted
     mistake: Mistake | None = None  # about its owner or mode: it can't be trusted
+    is_old: bool = False  # trusted by an earlier version, which stored something else
     then: str = ""  # the command that loads it into a running server after that
 
     def __str__(self) -> str:
@@ -125,17 +145,8 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
         """The state in words: not trusted yet, or what is new since it was trusted."""
         if not self.new:
             return self._verdict
-        from onetool.config.reach import readable
-
-        lines = [line.partition(": ") for line in self.new[:MAX_SHOWN]]
-        shown: list[str] = []
-        for key, sign, rest in lines:
-            if key == "dials" and not rest.startswith(CONNECTS):
-                shown.append(readable(rest))
-            else:
-                shown.append(f"{VERBS[key]}: {readable(rest)}" if key in VERBS else f"{key}{sign}{rest}")
         more = f" and {len(self.new) - MAX_SHOWN} more" if len(self.new) > MAX_SHOWN else ""
-        return f"{self._verdict} ({'; '.join(shown)}{more})"
+        return f"{self._verdict} ({'; '.join(self.new[:MAX_SHOWN])}{more})"
 
     @property
     def command(self) -> str:
@@ -148,6 +159,8 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _verdict(self) -> str:
+        if self.is_old:
+            return "was trusted by an earlier version of OneTool, which asks once more"
         return "has changed since you trusted it" if self.new else "is not trusted yet"
 
 
@@ -155,7 +168,7 @@ class Trusted(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a project that are trusted, and how its servers start."""
 
     names: frozenset[str] = frozenset()  # of secrets that it may read from the environment
-    programs: "dict[str, ServerProgram] | None" = None  # as they were when trusted; None: as they are now
+    programs: dict[str, ServerProgram] | None = None  # as they were when trusted; None: as they are now
     own_modules: frozenset[str] = frozenset()  # servers whose `python -m NAME` finds NAME in their folder
     moved: tuple[str, ...] = ()  # commands that now find another program, outside the project
 
@@ -164,65 +177,76 @@ def trusted_parts(
     folder: Path, config: Path | None, store: TrustStore, env: Mapping[str, str], own: Path
 ) -> Trusted | Untrusted:
     """Return the parts of a project that may be used, or the reason why none of them is."""
-    pin = store.folder(folder)
+    entry = store.folder(folder)
+    pin = pin_of(entry)
     if env.get(TRUST_VARIABLE) == "1":
-        from onetool.config.reach import reach_of
+        from onetool.config.pin import see
 
         try:
-            reach = reach_of(folder, config)
+            seen = see(folder, config)
         except ConfigError:  # loading it reports the mistakes
             return Trusted()
-        names = frozenset({*reach.names(), *_names_of(pin or {})})
-        return Trusted(names=names, own_modules=_own_modules(reach.programs))
+        accepted = pin.accepted if pin else ()
+        return Trusted(names=frozenset({*seen.names, *accepted}), own_modules=_own_modules(seen.programs))
     if pin is None:
-        return Untrusted(folder=folder, config=config)
-    strict, names, programs = _is_strict(own), _names_of(pin), programs_of(pin)
-    known = programs or {}
-    if not strict and programs is not None and _is_unchanged(pin, folder, config):
-        now = {name: one.now(str(folder.parent)) for name, one in known.items()}
-        new = new_programs(known, now)
+        return Untrusted(folder=folder, config=config, is_old=entry is not None)
+    names = frozenset({*pin.names, *pin.accepted})
+    strict = is_strict(own)
+    if not strict and _is_unchanged(pin, folder, config):
+        now = {name: one.now(str(folder.parent)) for name, one in pin.programs.items()}
+        new = new_programs(pin, now)
     else:
-        from onetool.config.reach import reach_of
+        from onetool.config.pin import see
 
         try:
-            reach = reach_of(folder, config)
+            seen = see(folder, config)
         except ConfigError:  # loading it reports the mistakes
-            return Trusted(names=names, programs=known)
-        now = reach.programs
-        new = [*new_reach(pin, reach, strict), *new_programs(programs, now)]
-        if not new and (programs is None or pin.get("files") != reach.files):
-            kept = pin.get("programs") or {}
-            _store_stamps(folder, store, {"files": reach.files, "places": reach.places, "programs": kept})
+            return Trusted(names=names, programs=pin.programs)
+        now = seen.programs
+        new = news(pin, seen, folder, strict=strict)
+        if not new and pin.files != seen.files:
+            _store_stamps(folder, store, {"files": seen.files, "folders": seen.folders})
     if new:
         return Untrusted(folder=folder, config=config, new=tuple(new))
     moved: list[str] = []
     for name, one in now.items():
-        before = known[name].program if name in known else None
+        before = pin.programs[name].program if name in pin.programs else None
         if before and one.program and (before.path, before.real) != (one.program.path, one.program.real):
             moved.append(f"server {name} now starts {one.program}; it started {before} when the project was trusted")
-    return Trusted(names=names, programs=known, own_modules=_own_modules(known), moved=tuple(moved))
+    return Trusted(names=names, programs=pin.programs, own_modules=_own_modules(pin.programs), moved=tuple(moved))
 
 
-def new_programs(trusted: "Mapping[str, ServerProgram] | None", now: "Mapping[str, ServerProgram]") -> list[str]:
-    """Return the programs that have to be confirmed again. `trusted` is None in entries of older versions."""
-    if not now:
-        return []
-    if trusted is None:
-        return ["runs: the programs of its servers, which were not shown at the time"]
-    before = {name: one.program for name, one in trusted.items()}
+def news(pin: Pin | None, seen: "Seen", folder: Path, *, strict: bool) -> list[str]:
+    """Return what a user has to look at, line by line: `+ servers.docs.url: https://…`, `- …`. Empty: it is trusted."""
+    from onetool.config.pin import PACKS, pack_place
+
+    pin = pin or Pin(at="", lines={})
+    lines: list[str] = []
+    for path in dict.fromkeys((*seen.lines, *pin.lines)):
+        before, now = pin.lines.get(path), seen.lines.get(path)
+        if before != now:
+            lines += [f"- {path}: {before}"] if before is not None else []
+            lines += [f"+ {path}: {now}"] if now is not None else []
+    known = {*pin.pack_places}
+    if pin.own_packs:
+        known.add(pack_place(os.path.realpath(folder / PACKS), folder.parent))
+    lines += [f"+ Python of packs in {place}" for place in seen.pack_places if place not in known]
+    lines += new_programs(pin, seen.programs)
+    if strict:
+        lines += [f"+ {file}, edited or new" for file, digest in seen.packs.items() if pin.packs.get(file) != digest]
+        lines += [] if seen.is_all else ["+ files of packs that can't all be pinned, which `trust: strict` requires"]
+    return lines
+
+
+def new_programs(pin: Pin, now: Mapping[str, ServerProgram]) -> list[str]:
+    """Return the programs that have to be confirmed again."""
+    before = {name: one.program for name, one in pin.programs.items()}
     reasons = ((name, why_changed(before.get(name), one.program)) for name, one in now.items())
-    return [f"runs: server {name} {why}" for name, why in reasons if why is not None]
+    return [f"+ server {name} {why}" for name, why in reasons if why is not None]
 
 
-def _own_modules(programs: "Mapping[str, ServerProgram]") -> frozenset[str]:
+def _own_modules(programs: Mapping[str, ServerProgram]) -> frozenset[str]:
     return frozenset(name for name, one in programs.items() if one.has_module)
-
-
-def programs_of(pin: Mapping[str, Any]) -> "dict[str, ServerProgram] | None":
-    """Return the programs of an entry; None for an entry of an older version."""
-    with suppress(msgspec.ValidationError):
-        return msgspec.convert(pin.get("programs"), dict[str, ServerProgram] | None)
-    return None
 
 
 def _store_stamps(folder: Path, store: TrustStore, now: Mapping[str, Any]) -> None:
@@ -237,60 +261,29 @@ def _store_stamps(folder: Path, store: TrustStore, now: Mapping[str, Any]) -> No
         store.change(change)
 
 
-def new_reach(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]:
-    """Return the lines of the reach that were added since the folder was trusted, and the protections that it has lost.
-
-    The lines are shown to users. The lines in `trust.json` are compared, so their wording can't change.
-    """
-    from onetool.config.reach import ACCESS_LINE, AUDIT, NOT_NOTED
-
-    before = pin.get("reaches") or {}
-    pinned = reach.pinned()
-    token_line = f"dials: {ACCESS_LINE}"
-    other = "http.token has changed: callers will need the new one"
-    shown = {token_line: other if token_line in before else "http.token is new: callers will need it"}
-    new = [shown.get(line, line) for line, digest in pinned.items() if before.get(line) != digest]
-    if token_line in before and token_line not in pinned:
-        new.append("http.token was removed: anyone who reaches the server can call")
-    for key in ("http.tokens", "http.jwt", "http.url", "http.local"):
-        line = f"dials: {key}:"
-        if any(one.startswith(line) for one in before) and not any(one.startswith(line) for one in pinned):
-            new.append(f"{key} was removed, which changes the accepted callers")
-    noted = [one for one in before if one.startswith(f"dials: {AUDIT}") and not one.endswith(NOT_NOTED)]
-    if noted and not any(one.startswith(f"dials: {AUDIT}") for one in pinned):
-        new.append(f"{noted[0].removeprefix('dials: ')} was removed: calls are recorded as usual")
-    if strict:
-        packs = pin.get("packs") or {}
-        new += [f"runs: {file}, edited or new" for file, digest in reach.packs.items() if packs.get(file) != digest]
-        new += [] if reach.is_all else ["runs: files of packs that can't all be pinned, which `trust: strict` requires"]
-    return new
-
-
 def trust_folder(
-    folder: Path, reach: "Reach", store: TrustStore, *, packs: bool = False, names: tuple[str, ...] = ()
+    folder: Path, seen: "Seen", store: TrustStore, *, packs: bool = False, names: tuple[str, ...] = ()
 ) -> None:
-    """Trust a folder with its current reach.
+    """Trust a folder with what it says now.
 
     `packs` trusts later packs, too; `names` are additional secrets that it may use.
     """
     from datetime import UTC, datetime
 
-    from onetool.config.reach import own_line
-
-    pinned = reach.pinned()
-    if packs:
-        pinned.setdefault(f"runs: {own_line(folder)}", "")
-    before = store.folder(folder) or {}
-    entry = {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "reaches": pinned,
-        "wants": list(reach.wants),
-        "accepted": sorted({*(before.get("accepted") or ()), *names}),
-        "packs": reach.packs,
-        "places": reach.places,
-        "files": reach.files,
-        "programs": msgspec.to_builtins(reach.programs),
-    }
+    accepted = (store.folder(folder) or {}).get("accepted") or ()
+    pin = Pin(
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        lines=seen.lines,
+        packs=seen.packs,
+        pack_places=seen.pack_places,
+        folders=seen.folders,
+        names=seen.names,
+        programs=seen.programs,
+        files=seen.files,
+        accepted=tuple(sorted({*accepted, *names})),
+        own_packs=packs,
+    )
+    entry = msgspec.to_builtins(pin)
     store.change(lambda content: content["folders"].__setitem__(os.path.realpath(folder), entry))
 
 
@@ -311,56 +304,48 @@ def trust_renewed(file: Path, store: TrustStore, own: Path, names: tuple[str, ..
         return
     config = folder / NAME
     was_there = has_anything(folder)
-    fine = not was_there or _is_trusted(folder, config if config.is_file() else None, store, own)
-    before = (store.folder(folder) or {}).get("reaches") or {}
+    pin = pin_of(store.folder(folder))
+    fine = not was_there or _is_trusted(pin, folder, config if config.is_file() else None, own)
     yield
     if fine and ownership_mistake(folder, own.parent, store.owners) is None:
         with suppress(OSError, ConfigError):  # then the folder waits for `onetool trust`
-            from onetool.config.reach import own_line, reach_of
+            from onetool.config.pin import see
 
-            packs = not was_there or f"runs: {own_line(folder)}" in before
-            reach = reach_of(folder, config if config.is_file() else None)
-            kept = programs_of(store.folder(folder) or {}) or {}  # their changes have not been confirmed
-            for name, one in reach.programs.items():
+            seen = see(folder, config if config.is_file() else None)
+            kept = pin.programs if pin else {}  # their changes have not been confirmed
+            for name, one in seen.programs.items():
                 if name in kept and kept[name].is_written_like(one):
-                    reach.programs[name] = kept[name]
-            trust_folder(folder, reach, store, packs=packs, names=names)
+                    seen.programs[name] = kept[name]
+            packs = not was_there or (pin is not None and pin.own_packs)
+            trust_folder(folder, seen, store, packs=packs, names=names)
 
 
-def _is_trusted(folder: Path, config: Path | None, store: TrustStore, own: Path) -> bool:
-    """Return whether the store trusts a folder. ONETOOL_TRUST does not count, nor does an unreadable folder."""
-    pin = store.folder(folder)
+def _is_trusted(pin: Pin | None, folder: Path, config: Path | None, own: Path) -> bool:
+    """Return whether a folder is trusted. ONETOOL_TRUST does not count, nor does an unreadable folder."""
     if pin is None:
         return False
-    from onetool.config.reach import reach_of
+    from onetool.config.pin import see
 
     try:
-        reach = reach_of(folder, config)
-        return not new_reach(pin, reach, _is_strict(own)) and not new_programs(programs_of(pin), reach.programs)
+        return not news(pin, see(folder, config), folder, strict=is_strict(own))
     except ConfigError:
         return False
 
 
-def _is_unchanged(pin: Mapping[str, Any], folder: Path, config: Path | None) -> bool:
-    """Return whether the files that the reach was read from, and the folders of packs, are unchanged."""
-    files, places, reaches = (pin.get(key) or {} for key in ("files", "places", "reaches"))
-    if config is None or str(config) not in files or not places or not is_unchanged(files):
+def _is_unchanged(pin: Pin, folder: Path, config: Path | None) -> bool:
+    """Return whether the files that the lines were read from, and the folders of packs, are unchanged."""
+    if config is None or str(config) not in pin.files or not pin.folders or not is_unchanged(pin.files):
         return False
-    if any(line.startswith("reads: topic") for line in reaches):
+    if any(line.startswith("topics") for line in pin.lines):
         return False  # a link may have changed its target, which stamps of our own files don't show
-    if not any(map(os.path.lexists, places)):
+    if not any(map(os.path.lexists, pin.folders)):
         return True  # most projects have no packs, and need not load the code that finds them
-    from onetool.config.reach import packs_at
+    from onetool.config.pin import packs_at
 
-    return all(f"runs: {line}" in reaches for line in packs_at(map(Path, places), folder.parent).lines)
-
-
-def _names_of(pin: Mapping[str, Any]) -> frozenset[str]:
-    lines = (line.removeprefix("secrets: ") for line in pin.get("reaches") or () if line.startswith("secrets: "))
-    return frozenset({*(line.partition(" ")[0] for line in lines), *pin.get("wants", ()), *pin.get("accepted", ())})
+    return {*packs_at(map(Path, pin.folders), folder.parent).places} <= {*pin.pack_places}
 
 
-def _is_strict(own: Path) -> bool:
+def is_strict(own: Path) -> bool:
     """Return whether the user's own config says `trust: strict`. It is parsed only if it contains the word."""
     file = own / NAME
     try:

@@ -87,7 +87,9 @@ def plain_value(text: str) -> str | int | float | bool | None:
 @lru_cache(4096)
 def step(key: str) -> str:
     """Return the step of a path to this key: `.name`, or `["odd name"]`."""
-    return f".{key}" if _PLAIN_KEY.match(key) else f'["{key}"]'
+    if _PLAIN_KEY.match(key):
+        return f".{key}"
+    return '["' + key.replace("\\", "\\\\").replace('"', '\\"') + '"]'
 
 
 def child(path: str, key: str) -> str:

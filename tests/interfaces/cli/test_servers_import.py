@@ -246,7 +246,7 @@ def test_servers_of_one_file_have_one_heading(project):
     put(project / "mcp.json", {"mcpServers": {name: {"command": name} for name in ("one", "two", "three")}})
     done = invoke("servers", "import", "mcp.json", cwd=project)
     assert done.stderr.count("From mcp.json, to be imported:") == 1
-    assert [f"server {name}: {name}" in done.stderr for name in ("one", "two", "three")] == [True] * 3
+    assert [f"  {name}:\n      command: {name}" in done.stderr for name in ("one", "two", "three")] == [True] * 3
 
 
 # Variables

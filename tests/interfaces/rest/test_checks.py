@@ -93,7 +93,7 @@ def test_where_all_is_well(tmp_path, start):
     assert api.get("/trust").json() == {
         "folder": None,
         "trusted": False,
-        "reaches": [],
+        "says": [],
         "message": None,
         "command": None,
         "digest": None,
@@ -109,9 +109,9 @@ def test_the_folder_of_a_project(tmp_path):
     try:
         found = untrusted.get("/trust").json()
         assert (found["folder"], found["trusted"]) == (str(project / ".onetool"), False)
-        assert found["reaches"][0] == "runs: server a: echo"
-        assert any(line.startswith("runs:   program: /") for line in found["reaches"])
-        assert f"runs:   folder: {project}" in found["reaches"]
+        assert found["says"][0] == "servers.a.command: echo"
+        assert any(line.startswith("  program: /") for line in found["says"])
+        assert f"  folder: {project}" in found["says"]
         assert found["command"] == "onetool trust"
         assert "not trusted" in found["message"]
         checker(untrusted.get("/openapi.json").json(), "TrustState").validate(found)
@@ -150,7 +150,7 @@ def test_what_was_seen_of_a_folder_is_trusted(tmp_path):
         body = {"folder": seen["folder"], "digest": seen["digest"]}
         problem(api.ask("POST", "/tools/trust", body), 409, "changed")
         now = api.get("/trust").json()
-        assert now["reaches"][0] == "runs: server a: cat"
+        assert now["says"][0] == "servers.a.command: cat"
         assert api.ask("POST", "/tools/trust", {**body, "digest": now["digest"]}).status_code == 200
         found = api.get("/trust").json()
         assert (found["trusted"], found["digest"]) == (True, now["digest"])

@@ -109,7 +109,7 @@ def test_servers_of_other_clients_are_found_shown_and_imported(api, tmp_path):
     assert SECRET not in json.dumps(api.get("/servers/found").json())
     one = shown["cursor", "one"]
     assert one["command"].endswith(f"described.py {tmp_path / 'words'}")
-    assert {"! env GITHUB_TOKEN=${GITHUB_TOKEN}", "! env LEVEL=a b"} <= set(one["details"])
+    assert {"! env.GITHUB_TOKEN: ${GITHUB_TOKEN}", "! env.LEVEL: a b"} <= set(one["details"])
     assert (one["exists"], one["canImport"], one["secrets"]) == (False, True, ["GITHUB_TOKEN"])
     assert shown["vscode", "docs"]["url"] == "http://127.0.0.1:9/mcp"
     assert (shown["claude-code", "old"]["exists"], shown["claude-code", "old"]["canImport"]) == (True, False)
@@ -307,7 +307,7 @@ def test_values_go_to_the_secrets_where_they_look_like_it_or_are_said_to_be(api)
     block = {"url": "http://127.0.0.1:9/y", "headers": {"X-Key": SECRET, "X-Plain": "open", "X-Odd": "kept-value-1"}}
     (one,) = add(api, servers={"web": block}, keep=["X-Odd"])
     assert one["secrets"] == ["WEB_KEY", "WEB_ODD"]
-    assert {"header X-Key: ${WEB_KEY}", "header X-Odd: ${WEB_ODD}", "header X-Plain: open"} <= set(one["details"])
+    assert {"headers.X-Key: ${WEB_KEY}", "headers.X-Odd: ${WEB_ODD}", "headers.X-Plain: open"} <= set(one["details"])
     secrets = (api.file.parent / "secrets.yaml").read_text()
     assert SECRET in secrets
     assert "kept-value-1" in secrets
@@ -376,7 +376,7 @@ def test_a_server_is_edited_and_its_secret_is_never_seen(written):
     assert SECRET not in json.dumps(found)
     env = {**found["definition"]["env"], "GREETING": "good day"}
     shown = edit(api, "two", {"env": env})
-    assert "! env GREETING=good day" in shown["details"]
+    assert "! env.GREETING: good day" in shown["details"]
     assert shown["secrets"] == ["TWO_API_TOKEN"]
     new = api.file.read_text()
     assert SECRET not in new

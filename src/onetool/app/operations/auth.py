@@ -9,7 +9,7 @@ from msgspec import Meta
 from onetool.app.grants import GrantValueError, SecretRow, secret_rows, secrets_in_use, store_secret
 from onetool.app.operations import At, Command, operation
 from onetool.app.operations.fields import Input, Query
-from onetool.config.include import SECRETS_IN_CONFIG, check_kept
+from onetool.config.fill import SECRETS_IN_CONFIG, check_kept
 from onetool.core.model_providers import PROVIDERS, key_name
 from onetool.services.secret_file import NAME, drop_secret
 from onetool.services.secrets import KEYRING_SERVICE, load_keyring

@@ -27,7 +27,7 @@ from onetool.config.find import FOLDER, NAME, NOWHERE, find, own_folder, place_o
 from onetool.config.findings import Findings
 from onetool.config.load import load_config, load_secrets
 from onetool.config.model import Config
-from onetool.config.reach_servers import programs_of, server_details
+from onetool.config.pin import described_server, programs_of
 from onetool.config.read import PLACEHOLDER, ConfigFileError, read_config
 from onetool.config.server_import.hide_secrets import SecretCollector, Variables, without_secrets
 from onetool.config.server_import.translate import ClientServers, SkipServer, translated
@@ -96,7 +96,7 @@ class ConfigTarget:
         folders = {name: self.file.absolute().parent / os.path.expanduser(folder)} if folder else {}
         place = place_of(self.file.absolute())
         programs = programs_of({name: block}, folders, place, {}, sets_safe_path=self.is_project)
-        return list(server_details(block, programs.get(name)))
+        return list(described_server(block, programs.get(name)))
 
     def block(self, name: str) -> dict[str, Any]:
         """Return the block of a server in this file. Raises ConfigUnchangedError if it is not defined here."""

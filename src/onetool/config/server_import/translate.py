@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from onetool.config.client_files import JsoncError, read_json
-from onetool.config.reach_servers import FILE_REFUSED, names_secret_file
+from onetool.config.pin import FILE_REFUSED, names_secret_file
 from onetool.config.read import ConfigFileError, data_of
 from onetool.config.server_import.hide_secrets import Variables
 from onetool.core.json_data import unique

@@ -1,7 +1,7 @@
-"""`onetool trust`: shows what a project's folder would run, call and read, and stores that the user trusts it."""
+"""`onetool trust`: shows what a project's folder says, or how that has changed, and stores that the user trusts it."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,9 +11,8 @@ import click
 
 from onetool.config.file_checks import owner_and_mode, require_ownership
 from onetool.config.find import FOLDER, NAME, own_folder, project_here, trust_store, user_config, user_home
-from onetool.config.reach import LINE, Reach, reach_of, readable
-from onetool.config.reach_servers import WARN
-from onetool.config.trust import TrustStore, Untrusted, new_programs, programs_of, trust_folder, trust_renewed
+from onetool.config.pin import WARN, Seen, see, with_notes
+from onetool.config.trust import Pin, TrustStore, Untrusted, is_strict, news, pin_of, trust_folder, trust_renewed
 from onetool.core.errors import ConfigError
 from onetool.core.text import shown_line, visible
 from onetool.interfaces.cli.output import confirm, echo, is_interactive, print_json, print_table, styled, wants_json
@@ -29,22 +28,22 @@ from onetool.interfaces.cli.output import confirm, echo, is_interactive, print_j
 def trust(path: Path | None, yes: bool, lists: bool, revoke: bool, owner: bool, as_json: bool) -> None:
     """Trust a project's folder: PATH, or the current one.
 
-    OneTool uses the config, packs, bundles and servers of a project only if you trust it. This shows what the folder
-    would run, connect to and read, and which secrets it names. If its reach grows later, you are asked again. Your
-    answers are kept in ~/.onetool/trust.json.
+    OneTool uses the config, packs, bundles and servers of a project only if you trust it. This shows what its config
+    says, with the programs that its servers would start. If that changes later, you are asked again and see the
+    difference. Your answers are kept in ~/.onetool/trust.json.
     """
     store = trust_store()
     if lists:
         rows: list[dict[str, Any]] = [
-            {"folder": folder, "kind": kind, "at": one.get("at"), "reaches": len(one.get("reaches") or ())}
+            {"folder": folder, "kind": kind, "at": one.get("at"), "lines": len(one.get("lines") or ())}
             for kind, kept in (("folder", store.folders), ("owner", store.owners))
             for folder, one in sorted(kept.items())
         ]
         if wants_json(as_json):
             print_json(rows)
         elif rows:
-            cells = [(visible(row["folder"]), row["kind"], row["reaches"], row["at"]) for row in rows]
-            print_table("Trusted", ("folder", "kind", "reaches", "since"), cells)
+            cells = [(visible(row["folder"]), row["kind"], row["lines"], row["at"]) for row in rows]
+            print_table("Trusted", ("folder", "kind", "lines", "since"), cells)
         else:
             echo("Nothing is trusted except your own ~/.onetool, and configs that you name with --config.")
     elif owner:
@@ -62,25 +61,25 @@ def _trust(folder: Path, store: TrustStore, yes: bool) -> None:
     config = folder / NAME if (folder / NAME).is_file() else None
     require_ownership([folder, *([config] if config else [])], user_home(os.environ), store.owners)
     echo(visible(f"Folder: {folder}"))
-    reach = _print_reach(folder, config, store)
+    seen = _print_seen(folder, config, store)
     confirm("Trust it?", yes, "trust it", "changed")
-    while not yes and reach.seen() != reach_of(folder, config).seen():
+    while not yes and seen.compared() != see(folder, config).compared():
         echo("The folder has changed in the meantime. Now:")
-        reach = _print_reach(folder, config, store)
+        seen = _print_seen(folder, config, store)
         confirm("Trust it?", yes, "trust it", "changed")
-    store_trust(folder, reach)
+    store_trust(folder, seen)
     click.echo(visible(f"{folder} is trusted. To undo this: onetool trust --revoke"), err=True)
 
 
-def _print_reach(folder: Path, config: Path | None, store: TrustStore, *, err: bool = False) -> Reach:
-    """Print what a folder reaches, on standard error if `err`."""
-    reach = reach_of(folder, config)
-    lines = list(describe_reach(reach, store.folder(folder)))
+def _print_seen(folder: Path, config: Path | None, store: TrustStore, *, err: bool = False) -> Seen:
+    """Print what a folder says, or what is new about that, on standard error if `err`."""
+    seen = see(folder, config)
+    lines = list(describe(seen, pin_of(store.folder(folder)), folder))
     if config is None and user_config().is_file():
         lines.append("The folder has no config: its packs run with yours, and can read all of your secrets.")
     for line in lines:
         click.echo(line, err=True) if err else echo(line)
-    return reach
+    return seen
 
 
 def _accept_owner(path: Path | None, store: TrustStore, revoke: bool, yes: bool) -> None:
@@ -137,13 +136,6 @@ def _change(store: TrustStore, change: Any) -> None:
 
 # The prompt for an untrusted folder
 
-HEADS = {
-    "runs": "It would run",
-    "dials": "It would connect to",
-    "reads": "It would read or write",
-    "secrets": "It names these secrets",
-}
-
 
 def offer_trust(untrusted: Untrusted) -> bool:
     """Report an untrusted folder and, at a terminal, ask to trust it. Returns whether it is trusted now."""
@@ -151,19 +143,19 @@ def offer_trust(untrusted: Untrusted) -> bool:
     if untrusted.mistake is not None or not is_interactive():
         return False
     try:
-        reach = _print_reach(untrusted.folder, untrusted.config, trust_store(), err=True)
+        seen = _print_seen(untrusted.folder, untrusted.config, trust_store(), err=True)
     except ConfigError as error:  # the command continues with the other config
         click.echo(visible(error), err=True)
         return False
     if not click.confirm("Trust this folder?", err=True):
         return False
-    store_trust(untrusted.folder, reach)
+    store_trust(untrusted.folder, seen)
     return True
 
 
-def store_trust(folder: Path, reach: Reach) -> None:
+def store_trust(folder: Path, seen: Seen) -> None:
     try:
-        trust_folder(folder, reach, trust_store())
+        trust_folder(folder, seen, trust_store())
     except OSError as error:
         raise click.ClickException(visible(f"The trust could not be stored: {error}")) from None
 
@@ -175,31 +167,20 @@ def renew_trust(file: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
         yield
 
 
-def describe_reach(reach: Reach, pin: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield lines about what a folder reaches; mark what is new since `pin`, the stored trust."""
-    before = None if pin is None else pin.get("reaches") or {}
-    for part, head in HEADS.items():
-        lines: dict[str, str] = getattr(reach, part)
-        if lines:
-            yield f"{head}:"
-            for line, digest in lines.items():
-                key, mark = f"{part}: {line}", ""
-                if before is not None and before.get(key) != digest:
-                    mark = "(changed) " if key in before else "(new) "
-                yield f"  {mark}{shown_line(readable(line))}"
-                yield from (f"      {shown_detail(detail)}" for detail in reach.details.get(line, ()))
-    if reach.wants:
-        yield f"Its packs ask for these secrets: {visible(', '.join(reach.wants))}"
-    for line in [] if pin is None else new_programs(programs_of(pin), reach.programs):
-        yield f"(changed) {shown_line(line)}"
-    gone = [line for line in before or () if line not in reach.pinned()]
-    if pin is not None and not pin.get("packs"):  # `trust_renewed` allows for packs that are yet to come
-        gone = [line for line in gone if not line.startswith(f"runs: {LINE}")]
-    if gone:
-        yield "No longer there:"
-        yield from (f"  - {visible(line)}" for line in gone)
-    if not reach.pinned():
-        yield "It runs, connects to and reads nothing outside its folder."
+def describe(seen: Seen, pin: Pin | None, folder: Path) -> Iterator[str]:
+    """Yield lines about what a folder says; if `pin` was trusted before, only about the difference."""
+    if pin is None:
+        yield "It says:"
+        yield from (f"  {shown_detail(line)}" for line in seen.described())
+    elif changes := news(pin, seen, folder, strict=is_strict(own_folder())):
+        yield "Since you trusted it:"
+        yield from (f"  {shown_detail(line)}" for line in with_notes(changes, seen.notes))
+    else:
+        yield "It has not changed since you trusted it."
+    if names := [name for name in seen.names if pin is None or name not in pin.names]:
+        yield f"It may read these secrets: {visible(', '.join(names))}"
+    if pin is None and not seen.lines and not seen.pack_places:
+        yield "  nothing: it has neither a config nor packs."
 
 
 def shown_detail(text: str) -> str:

@@ -18,7 +18,7 @@ from onetool.app.database_state import is_reached
 from onetool.app.operations.fields import DryRun
 from onetool.config.file_checks import require_ownership
 from onetool.config.find import FOLDER, NAME, own_folder, trust_store, user_home
-from onetool.config.reach import reach_of
+from onetool.config.pin import see
 from onetool.config.trust import trust_folder as store_trust
 from onetool.core.errors import ConfigError, Mistake, Need
 from onetool.core.text import utc_text
@@ -34,11 +34,10 @@ from onetool.sources.bundles.errors import invalid_at
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.config.reach import Reach
+    from onetool.config.pin import Seen
 
 log = logging.getLogger("onetool.serve")
 LEVELS: dict[str, Literal["error", "warning", "hint"]] = {"error": "error", "warning": "warning"}
-REACHES = ("runs", "dials", "reads", "secrets")
 
 
 class CheckFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -149,7 +148,7 @@ class TrustState(msgspec.Struct, frozen=True, kw_only=True):
 
     folder: str | None
     trusted: Annotated[bool, Meta(description="Whether its config, packs, bundles and servers are used.")]
-    reaches: Annotated[list[str], Meta(description="Commands, hosts, files and secrets that it uses.")]
+    says: Annotated[list[str], Meta(description="What its config says: a line for each value, and for packs.")]
     message: str | None
     command: Annotated[str | None, Meta(description="The command that changes the trust.")]
     digest: Annotated[str | None, Meta(description="For `POST /tools/trust`: refuses a folder that has changed since.")]
@@ -157,22 +156,22 @@ class TrustState(msgspec.Struct, frozen=True, kw_only=True):
 
 @RestRoute("GET", "/trust", "Server", role="edit", gives=TrustState)
 def get_trust(request: RestRequest) -> RestResponse:
-    """Get whether the project's folder is trusted, and what it reaches."""
+    """Get whether the project's folder is trusted, and what its config says."""
     app = request.context.app
-    folder, message, command, reaches, digest = app.config.folder, None, None, list[str](), None
+    folder, message, command, says, digest = app.config.folder, None, None, list[str](), None
     if (untrusted := app.untrusted) is not None:
         folder, message, command = untrusted.folder, str(untrusted), untrusted.command
         if untrusted.mistake is None:
-            reaches, digest = _reaches(folder)
+            says, digest = _says(folder)
     elif app.config.whose != "project":
         folder = None
     elif folder is not None:
         command = "onetool trust --revoke"
-        reaches, digest = _reaches(folder)
+        says, digest = _says(folder)
     state = TrustState(
         folder=None if folder is None else str(folder),
         trusted=folder is not None and untrusted is None,
-        reaches=reaches,
+        says=says,
         message=message,
         command=command,
         digest=digest,
@@ -207,22 +206,27 @@ def trust_folder(request: RestRequest, asked: TrustRequest) -> RestResponse:
     request.scope["admission"].task = None  # the new config may not know this caller; answer nevertheless
     folder = _folder(asked.folder)
     try:
-        reach = reach_at(folder)
+        seen = seen_at(folder)
     except ConfigError as error:
         raise RestError(409, "config_unchanged", "; ".join(map(str, error.mistakes))) from None
-    found = {part: list(reach.shown(part)) for part in REACHES}
-    digest = digest_of(reach.seen())
+    digest = digest_of(seen.compared())
     if asked.digest not in (None, digest):
         raise changed_error(folder)
     warnings: list[dict[str, str]] = []
     if not dry_run:
         try:
-            store_trust(folder, reach, trust_store())
+            store_trust(folder, seen, trust_store())
         except OSError as error:
             raise RestError(503, "unavailable", f"Trust can't be stored: {error.strerror}.") from None
         log.info("Trusted over REST: %s", folder)
         warnings = reloaded(app.reload) if app.untrusted is not None else []
-    report = {"dryRun": dry_run, "folder": str(folder), **found, "warnings": warnings, "digest": digest}
+    report = {
+        "dryRun": dry_run,
+        "folder": str(folder),
+        "says": [*seen.described()],
+        "warnings": warnings,
+        "digest": digest,
+    }
     return RestResponse(200, encode(report))
 
 
@@ -238,19 +242,19 @@ def _folder(named: str) -> Path:
     return folder
 
 
-def _reaches(folder: Path) -> tuple[list[str], str | None]:
-    """Return everything that a config reaches, as lines such as `runs: …` and `reads: …`, and its digest.
+def _says(folder: Path) -> tuple[list[str], str | None]:
+    """Return what a folder says, as lines, and its digest.
 
     For a config that can't be used, return its errors and no digest.
     """
     try:
-        reach = reach_at(folder)
+        seen = seen_at(folder)
     except ConfigError as error:
         return [str(one) for one in error.mistakes], None
-    return [f"{part}: {line}" for part in REACHES for line in reach.shown(part)], digest_of(reach.seen())
+    return [*seen.described()], digest_of(seen.compared())
 
 
-def reach_at(folder: Path) -> "Reach":
+def seen_at(folder: Path) -> "Seen":
     config = folder / NAME if (folder / NAME).is_file() else None
     require_ownership([folder, *([config] if config else [])], user_home(os.environ), trust_store().owners)
-    return reach_of(folder, config)
+    return see(folder, config)

@@ -153,10 +153,7 @@ SCHEMAS: dict[str, Schema] = {
     "TrustReport": _whole(
         dryRun=_FLAG,
         folder=_TEXT,
-        runs=_TEXTS,
-        dials=_TEXTS,
-        reads=_TEXTS,
-        secrets=_TEXTS,
+        says=_TEXTS,
         warnings=_REMARKS,
         digest=_DIGEST,
     ),

@@ -18,7 +18,7 @@ from msgspec import UNSET, Meta, UnsetType
 from onetool.app.grants import load_written, target_of
 from onetool.app.operations.fields import DryRun
 from onetool.config.edit import drop_server, put_servers, server_block, switch_server
-from onetool.config.reach_servers import listed, text_of
+from onetool.config.pin import listed, text_of
 from onetool.config.read import ConfigFileError
 from onetool.config.server_import import ConfigTarget, ConfigUnchangedError, ServerExistsError, is_onetool, placeholders
 from onetool.config.server_import.hide_secrets import SecretCollector, without_secrets

@@ -18,7 +18,6 @@ from onetool.config import find, load_config
 from onetool.config.client_files import JsoncError
 from onetool.config.file_checks import is_inside
 from onetool.config.find import place_of, user_home
-from onetool.config.reach_servers import server_line
 from onetool.core.text import or_rather, shown_line, visible
 from onetool.interfaces.cli.options import completion, config_option, data_options, open_app
 from onetool.interfaces.cli.output import (
@@ -370,7 +369,7 @@ def _show_seen(plan: "ServerImportPlan", target: "ConfigTarget") -> None:
         if (heading := f"From {shown_path(one.file)}, {fate}:") != before:
             click.echo(visible(heading), err=True)
         before = heading
-        click.echo(f"  {shown_line(server_line(one.name, one.block))}", err=True)
+        click.echo(f"  {shown_line(one.name)}:", err=True)
         for detail in target.details(one.name, one.block):
             click.echo(f"      {shown_detail(detail)}", err=True)
 
