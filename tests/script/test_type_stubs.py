@@ -5,7 +5,7 @@ import ast
 from helpers import each
 
 from onetool import App, ToolSpec
-from onetool.core.inferred_schema import ObservedValues
+from onetool.core.inferred_schema import LastResults
 from onetool.core.registry import Snapshot
 from onetool.script.names import ScriptNames
 from onetool.script.type_stubs import MORE, SELF, type_stubs
@@ -26,13 +26,13 @@ def declared(*specs):
 
 
 def test_what_was_inferred_is_a_comment_and_no_type():
-    seen = ObservedValues()
-    seen.note({"id": 1, "title": None})
-    seen.note({"id": 2, "title": None})
+    seen = LastResults()
+    seen.note("", {"id": 1, "title": None})
+
     text = declared(
-        spec("shop.item", observed=seen), spec("plain", observed=seen), spec("shop.none", observed=ObservedValues())
+        spec("shop.item", observed=seen), spec("plain", observed=seen), spec("shop.none", observed=LastResults())
     )
-    comment = "# returns {id: int, title: None} (inferred from 2 results)"
+    comment = "# returns {id: int, title: None} (as in the last result)"
     assert f"    def item({SELF}, {MORE}) -> Any: ...  {comment}\n" in text
     assert f"def plain({MORE}) -> Any: ...  {comment}\n" in text
     assert f"    def none({SELF}, {MORE}) -> Any: ...\n" in text
@@ -40,24 +40,24 @@ def test_what_was_inferred_is_a_comment_and_no_type():
 
 @each("key", ["x\ny: int", "x\rdef y(): ...", "x\u2028y", "\x0c", '"""'])
 def test_no_key_breaks_out_of_the_comment(key):
-    seen = ObservedValues()
-    seen.note({key: {key: 1}, "a": 1})
+    seen = LastResults()
+    seen.note("", {key: {key: 1}, "a": 1})
     text = declared(spec("shop.item", observed=seen))
     assert [node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)] == ["item"]
 
 
 def test_the_stubs_of_real_servers_are_python(live_tools):
-    specs = [spec(one["name"], input_schema=one["inputSchema"], observed=ObservedValues()) for one in live_tools]
+    specs = [spec(one["name"], input_schema=one["inputSchema"], observed=LastResults()) for one in live_tools]
     for one in specs:
-        one.observed.note({"id": 1, "class": "x", "content-type": "y", "名称": [{"@id": 5}]})
+        one.observed.note("", {"id": 1, "class": "x", "content-type": "y", "名称": [{"@id": 5}]})
     text = declared(*specs)
     functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
     assert len(functions) == len(specs) == 527
 
 
 def test_a_value_may_have_more_than_was_inferred(tmp_path):
-    seen = ObservedValues()
-    seen.note({"id": "text"})  # so far; the next value is another one
+    seen = LastResults()
+    seen.note("", {"id": "text"})  # so far; the next value is another one
     (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\nrun: {typecheck: true}\n")
     properties = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
     with App.open(tmp_path / "onetool.yaml") as app:

@@ -3,7 +3,6 @@
 app             App itself: what every interface calls
 catalog         the current tools, a search over them, and the reason why a tool is missing
 call_evidence   the tools that a caller has called before, for that search
-learned_shapes  what tools return, learned from their results
 reload          reloads the config and its packs
 runtime         the services that belong to one config (executor, engine, results, stats)
 ask             `App.ask`: one question to a model

@@ -11,8 +11,6 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from onetool.app.database import cache_folder
 from onetool.app.describe import tool_signature
 from onetool.config.file_checks import ownership_mistake
@@ -22,11 +20,11 @@ from onetool.core.context import CallTool, current_call
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
+from onetool.core.type_names import learn_returns
 from onetool.http.errors import RequestRefusedError
 from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import built_in_bundles, http_of, limits_of
-from onetool.sources.bundles.queries import tag_of
 from onetool.sources.bundles.rate_limits import RateLimiter
 from onetool.sources.bundles.rules import BundleStore
 from onetool.sources.bundles.service import BundleService
@@ -119,7 +117,7 @@ class AppBundleRuntime:
         return tool_signature(self._catalog.current_snapshot(), name)
 
     def learn_returns(self, spec: ToolSpec, tool: "Tool") -> None:
-        self._catalog.shapes.track(spec, lambda: tag_of(replace(tool, is_enabled=True, examples=())).encode())
+        learn_returns(spec)
 
     def server_health(self) -> "Mapping[str, Health]":
         return self._catalog.server_health()

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from onetool.app.bundles import AppBundles
 from onetool.app.call_evidence import CallEvidence
 from onetool.app.config_lint import lint_config
-from onetool.app.learned_shapes import LearnedShapes
 from onetool.core.errors import Mistake, ToolFailure, message_of
 from onetool.core.json_data import freeze
 from onetool.core.principal import current_principal, owner
@@ -35,6 +34,7 @@ from onetool.core.registry import (
 )
 from onetool.core.spec import ToolSpec
 from onetool.core.text import lazy_pattern, or_rather
+from onetool.core.type_names import learn_returns
 from onetool.sources.catalogues import Offered, add_first, united
 from onetool.sources.packs import Registry
 
@@ -95,8 +95,6 @@ class ToolCatalog:
         self._logged: set[str] = set()
         self._index: tuple[Snapshot | None, SearchIndex] | None = None
         self._evidence = CallEvidence()
-        self.shapes = LearnedShapes(current)
-        current.runtime.recorder.writers.append(self.shapes.write)
         self._serves = False
         self._closed = Event()
         self._indexing = RLock()
@@ -159,8 +157,11 @@ class ToolCatalog:
 
     def count_call(self, event: "CallEvent") -> None:
         """Count a successful call, which ranks the tool a little higher in its caller's searches."""
-        self.shapes.observe(event)
-        if event.error is None and event.spec is not None and not event.spec.name.startswith(f"{OWN}."):
+        if event.error is not None or event.spec is None:
+            return
+        if event.value is not None and event.spec.observed is not None:
+            event.spec.observed.note(event.principal.lasting_owner, event.value)
+        if not event.spec.name.startswith(f"{OWN}."):
             self._evidence.record(event.principal.owner, event.spec.name)
 
     def _search_index(self, snapshot: Snapshot) -> "SearchIndex":
@@ -364,7 +365,7 @@ class ToolCatalog:
             offers = self._bundles.add_bundles(offered, waiting)
             tools, mistakes = united(offers)
             for spec in tools:
-                self.shapes.track(spec)
+                learn_returns(spec)
             lazy = next((offer.lazy for offer in offers if offer.lazy), NO_PACKS)
             self.registry.replace(tools, self._bundles.versions(), lazy)
             self._listed, self._listed_load = listed, self._bundles.last_load

@@ -5,7 +5,6 @@
     own_examples    examples of tools that callers keep for themselves
     tokens          the tokens of `onetool tokens add`, by their hashes, and the revoked ones; encrypted
     page_sessions   the key of the page's sessions, and the ended ones; encrypted
-    shapes          what results of tools look like: names and types of fields, pack by pack; never copied
     warnings        which warnings about the config commands have printed; never copied
     page_links      links that open the page as its owner, and the running servers; encrypted, and never copied
 
@@ -31,9 +30,7 @@ from onetool.database.documents import MAX_WAIT_S, Documents, Following
 from onetool.database.encryption import Seal, SealError, Signature
 
 KEY_FILE = "database.key"  # in the user's own folder
-DocumentKind = Literal[
-    "servers", "logins", "own_examples", "tokens", "page_sessions", "page_links", "shapes", "warnings"
-]
+DocumentKind = Literal["servers", "logins", "own_examples", "tokens", "page_sessions", "page_links", "warnings"]
 
 
 class Keeping(NamedTuple):
@@ -51,7 +48,6 @@ KINDS: dict[DocumentKind, Keeping] = {
     "tokens": Keeping(is_sealed=True),
     "page_sessions": Keeping(is_sealed=True),
     "page_links": Keeping(is_sealed=True, follow="never", is_copied=False),
-    "shapes": Keeping(is_copied=False),
     "warnings": Keeping(follow="never", is_copied=False),
 }
 COPIED: tuple[DocumentKind, ...] = tuple(kind for kind, keeping in KINDS.items() if keeping.is_copied)

@@ -24,7 +24,7 @@ from onetool.core.redaction import secret_names
 from onetool.core.text import did_you_mean
 
 if TYPE_CHECKING:
-    from onetool.core.inferred_schema import ObservedValues
+    from onetool.core.inferred_schema import LastResults
     from onetool.core.schema import CompiledSchema
 
 Handler = Callable[..., Any]
@@ -86,7 +86,9 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
     lenient: bool = False  # a server checks the arguments, and may accept more than the schema
     strict: bool = True  # refuse code that contradicts the schema before it runs
     documented_schema: Callable[[], Mapping[str, Any] | None] | None = None  # from the docstring or source
-    observed: "ObservedValues | None" = None  # values so far, if no type is declared: for help, never for checks
+    observed: "LastResults | None" = (
+        None  # types of the last values, if no type is declared: for help, never for checks
+    )
 
     def __post_init__(self) -> None:
         # A frozen struct may still contain mutable dicts, so freeze the contents, too.

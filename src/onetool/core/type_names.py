@@ -4,7 +4,10 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, cast
 
+import msgspec
+
 from onetool.core.errors import cut
+from onetool.core.inferred_schema import LastResults
 from onetool.core.spec import ToolSpec
 from onetool.core.text import lazy_pattern
 
@@ -235,10 +238,18 @@ def returned_type(spec: ToolSpec) -> str | None:
 
 
 def inferred_type(spec: ToolSpec) -> str | None:
-    """Return the inferred type with a note: `{id: str, title?: str} (inferred from 12 results)`."""
+    """Return the type of the caller's last result with a note: `{id: str, title?: str} (as in the last result)`."""
     schema = None if spec.observed is None else spec.observed.schema()
-    if spec.observed is None or schema is None:
-        return None
-    count = spec.observed.results
-    what = type_with_fields(schema, schema) or type_name(schema)
-    return f"{what} (inferred from {count} result{'' if count == 1 else 's'})"
+    return (
+        None if schema is None else f"{type_with_fields(schema, schema) or type_name(schema)} (as in the last result)"
+    )
+
+
+def learn_returns(spec: ToolSpec) -> None:
+    """Begin to learn the types of a tool's results, if it doesn't declare them."""
+    if (
+        spec.observed is None
+        and not spec.hidden
+        and (not spec.output_schema or is_vague(spec.output_schema, spec.output_schema))
+    ):
+        msgspec.structs.force_setattr(spec, "observed", LastResults())

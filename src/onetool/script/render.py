@@ -29,7 +29,7 @@ import msgspec
 
 from onetool.core.call import ToolError
 from onetool.core.errors import OneToolError, ToolFailure
-from onetool.core.inferred_schema import ObservedValues, is_name
+from onetool.core.inferred_schema import is_name, schema_of
 from onetool.core.json_data import plain
 from onetool.core.type_names import type_name, type_with_fields
 from onetool.script.run_result import RunResult
@@ -417,9 +417,7 @@ MAX_COUNTED = 8  # lists in an object whose lengths are shown
 
 def shape_text(value: dict[str, Any] | list[Any]) -> str:
     """Return the type of data and the lengths of its lists: `list[{id: int, name: str}], 2,000 items`."""
-    seen = ObservedValues()
-    seen.note(value)
-    schema = seen.schema() or {}
+    schema = schema_of(value)
     counts = [f"{len(value):,} items"]
     if isinstance(value, dict):
         lists = ((key, part) for key, part in value.items() if isinstance(part, list) and is_name(key))

@@ -12,26 +12,16 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import reduce
 from textwrap import dedent
 from typing import Any
 
-from onetool.core.inferred_schema import (
-    MAX_FIELDS,
-    NOTHING,
-    ValueShape,
-    is_name,
-    join_items,
-    join_shapes,
-    schema_of,
-    shape_of,
-)
+from onetool.core.inferred_schema import MAX_FIELDS, Schema, array_of, is_name, joined, object_of
 from onetool.core.text import lazy_pattern
 
 MAX_LEVELS = 6  # nested literals
-_TEXT = shape_of("")
-_TYPES = {"str": "", "int": 0, "float": 0.5, "bool": True, "None": None}
-_CALLS = {"len": 0, "int": 0, "str": "", "float": 0.5, "bool": True, "repr": "", "abs": 0.5, "round": 0.5}
+_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "None": "null", "NoneType": "null"}
+_CALLS = {"len": "int", "int": "int", "str": "str", "float": "float", "bool": "bool", "repr": "str", "abs": "float",
+          "round": "float"}  # fmt: skip
 _NAME = r"[\"'`]?([A-Za-z_][\w-]*)[\"'`]?"
 _BRACES = lazy_pattern(rf"(\[\s*)?\{{\s*({_NAME}\??(?:\s*:[^{{}},]+)?(?:\s*,\s*{_NAME}\??(?:\s*:[^{{}},]+)?)*)\s*\}}")
 _FIELD = lazy_pattern(rf"{_NAME}\??(?:\s*:\s*(\w+))?")
@@ -46,30 +36,29 @@ def described_returns(function: Callable[..., Any], docs: str | None) -> Mapping
 
     `docs` is the docstring's description of the return value.
     """
-    shape = _from_sentence(docs or "") or _from_lines(function.__doc__ or "") or _from_source(function)
-    return schema_of(shape) if shape is not None else None
+    return _from_sentence(docs or "") or _from_lines(function.__doc__ or "") or _from_source(function)
 
 
 # The docstring
 
 
-def _from_sentence(text: str) -> ValueShape | None:
+def _from_sentence(text: str) -> Schema | None:
     if match := _BRACES.search(text):
         fields = [_FIELD.match(part.strip()) for part in match[2].split(",")]
         shape = _fields({field[1]: _typed(field[2]) for field in fields if field})
         is_many = match[1] or _MANY.search(text)
-        return ValueShape(frozenset({"array"}), items=shape) if shape and is_many else shape
+        return array_of(shape) if shape and is_many else shape
     if match := _KEYS.search(text):
         names = (part.strip(" \"'`") for part in re.split(r",|\band\b", match[1]))
-        return _fields({name: NOTHING for name in names if name})
+        return _fields({name: {} for name in names if name})
     return None
 
 
-def _typed(kind: str | None) -> ValueShape:
-    return shape_of(_TYPES[kind]) if kind in _TYPES else NOTHING
+def _typed(kind: str | None) -> Schema:
+    return {"type": _TYPES[kind]} if kind in _TYPES else {}
 
 
-def _from_lines(docstring: str) -> ValueShape | None:
+def _from_lines(docstring: str) -> Schema | None:
     """Parse a section `Returns:` with a line for each field: `id (int): The number.`"""
     section = _RETURNS.search(inspect.cleandoc(docstring) + "\n") if "Return" in docstring else None
     lines = list(_LINE.finditer(section[1])) if section else []
@@ -78,16 +67,16 @@ def _from_lines(docstring: str) -> ValueShape | None:
     return _fields({line[1]: _typed(line[2]) for line in lines})
 
 
-def _fields(fields: dict[str, ValueShape]) -> ValueShape | None:
+def _fields(fields: dict[str, Schema]) -> Schema | None:
     if not fields or len(fields) > MAX_FIELDS or not all(map(is_name, fields)):
         return None
-    return ValueShape(frozenset({"object"}), fields=fields, required=frozenset(fields))
+    return object_of(fields)
 
 
 # The source
 
 
-def _from_source(function: Callable[..., Any]) -> ValueShape | None:
+def _from_source(function: Callable[..., Any]) -> Schema | None:
     """Return the common schema of all returned literals; None if a returned value is not a literal."""
     try:
         tree = ast.parse(dedent(inspect.getsource(inspect.unwrap(function)))).body[0]
@@ -110,7 +99,7 @@ def _from_source(function: Callable[..., Any]) -> ValueShape | None:
             case _:
                 pass
     returned = [node.value for node in nodes if isinstance(node, ast.Return) and node.value is not None]
-    shapes: list[ValueShape] = []
+    shapes: list[Schema] = []
     for value in returned:
         if isinstance(value, ast.Name):
             known = values.get(value.id, [])
@@ -118,8 +107,8 @@ def _from_source(function: Callable[..., Any]) -> ValueShape | None:
         if not isinstance(value, ast.Dict | ast.List | ast.ListComp | ast.Constant):
             return None
         shapes.append(_shape(value, MAX_LEVELS))
-    found = reduce(join_shapes, (shape for shape in shapes if "null" not in shape.kinds), NOTHING)
-    return found if found.kinds & {"object", "array"} else None
+    found = joined(shape for shape in shapes if shape.get("type") != "null")
+    return found if not {"object", "array"}.isdisjoint([found.get("type")]) else None
 
 
 def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
@@ -130,31 +119,29 @@ def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
             yield from _own_nodes(node)
 
 
-def _shape(node: ast.expr, levels: int) -> ValueShape:
+def _shape(node: ast.expr, levels: int) -> Schema:
     match node:
         case ast.Constant(value=value):
-            return shape_of(value)
+            return _typed(type(value).__name__)
         case ast.JoinedStr():
-            return _TEXT
+            return _typed("str")
         case ast.Compare() | ast.UnaryOp(op=ast.Not()):
-            return shape_of(True)
+            return _typed("bool")
         case ast.Call(func=ast.Name(id=name)) if name in _CALLS:
-            return shape_of(_CALLS[name])
+            return _typed(_CALLS[name])
         case ast.Call(func=ast.Attribute(attr="join" | "strip" | "lower" | "upper" | "isoformat" | "format")):
-            return _TEXT
+            return _typed("str")
         case ast.List(elts=items) if levels:
-            inner = join_items(_shape(item, levels - 1) for item in items)
-            return ValueShape(frozenset({"array"}), items=inner if inner.kinds else None)
+            return array_of(joined(_shape(item, levels - 1) for item in items))
         case ast.ListComp(elt=item) if levels:
-            inner = _shape(item, levels - 1)
-            return ValueShape(frozenset({"array"}), items=inner if inner.kinds else None)
+            return array_of(_shape(item, levels - 1))
         case ast.Dict(keys=keys, values=items) if levels:
             names = [key.value if isinstance(key, ast.Constant) else None for key in keys]
             pairs = zip(names, items, strict=True)
             fields = {name: _shape(item, levels - 1) for name, item in pairs if isinstance(name, str)}
             known = _fields(fields) if len(fields) == len(keys) else None
-            return known or ValueShape(frozenset({"object"}))
+            return known or {"type": "object"}
         case ast.DictComp():
-            return ValueShape(frozenset({"object"}))
+            return {"type": "object"}
         case _:
-            return NOTHING
+            return {}

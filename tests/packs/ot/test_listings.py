@@ -7,7 +7,7 @@ from bench.tokens import seven_packs
 from helpers import BUILT_IN_PACKS, calls, each
 
 from onetool import App, ToolCall, ToolSpec
-from onetool.core.inferred_schema import ObservedValues
+from onetool.core.inferred_schema import LastResults
 from onetool.core.registry import Snapshot
 from onetool.core.signature import as_identifier
 from onetool.packs.ot.listings import SHORT, Listing
@@ -135,7 +135,7 @@ def test_a_value_without_words_is_told_by_its_fields():
 
 
 def test_what_was_inferred_of_a_value_is_told_as_inferred():
-    learnt, nothing, declared = ObservedValues(), ObservedValues(), ObservedValues()
+    learnt, nothing, declared = LastResults(), LastResults(), LastResults()
     schema = {"type": "object", "properties": {"iso": {"type": "string"}}}
     ask, catalogue = listing(
         spec("a.learnt", observed=learnt),
@@ -143,17 +143,17 @@ def test_what_was_inferred_of_a_value_is_told_as_inferred():
         spec("a.declared", observed=declared, output_schema=schema),
     )
     for seen in (learnt, declared):
-        seen.note({"id": "7", "title": "x", "by": {"login": "ann"}})
+        seen.note("", {"id": "7", "title": "x", "by": {"login": "ann"}})
     told = {tool["name"]: tool.get("returns") for tool in ask.tools(catalogue, info="full")}
     assert told == {
-        "a.learnt": "{id: str, title: str, by: {login: str}} (inferred from 1 result)",
+        "a.learnt": "{id: str, title: str, by: {login: str}} (as in the last result)",
         "a.nothing": None,
         "a.declared": "{iso?: str}",
     }
-    learnt.note({"id": "8", "title": None, "by": None})
+    learnt.note("", {"id": "8", "title": None, "by": None})
     [tool] = ask.tools(catalogue, pattern="learnt", info="full")
-    assert tool["returns"] == "{id: str, title: str | None, by: {login: str} | None} (inferred from 2 results)"
-    assert tool["signature"] == "a.learnt() -> {id, title: str | None, by: {login} | None}"
+    assert tool["returns"] == "{id: str, title: None, by: None} (as in the last result)"
+    assert tool["signature"] == "a.learnt() -> {id, title: None, by: None}"
 
 
 @each(
@@ -161,10 +161,10 @@ def test_what_was_inferred_of_a_value_is_told_as_inferred():
     [("x", "str"), ([1, 2.5], "list[float]"), ({"ann@example.com": 1}, "dict[str, int]"), ([], "list"), ({}, "dict")],
 )
 def test_what_has_no_fields_is_told_by_its_type(value, told):
-    seen = ObservedValues()
-    seen.note(value)
+    seen = LastResults()
+    seen.note("", value)
     ask, catalogue = listing(spec("a.b", observed=seen))
-    assert ask.tools(catalogue, info="full")[0]["returns"] == f"{told} (inferred from 1 result)"
+    assert ask.tools(catalogue, info="full")[0]["returns"] == f"{told} (as in the last result)"
 
 
 # ot.search, ot.help of packs

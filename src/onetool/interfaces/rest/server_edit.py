@@ -302,7 +302,6 @@ def rename_server(request: RestRequest, asked: NewName) -> RestResponse:
     log.info("Renamed over REST: the server %s to %s", name, new)
     load_written(context.app, target.file)
     old.delete()
-    context.app.catalog.shapes.forget(name)
     return server_response(context, new)
 
 
