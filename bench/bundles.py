@@ -27,8 +27,8 @@ from bench.bundles_start import ADDER, in_step, starts
 from bench.mcp_contenders import ROOT
 from bench.mcp_rows import NOTE, number
 from bench.table import OURS, Row, row, show
-from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.queries import ListQuery
+from onetool.sources.bundles.store.store import BundleStore, folder_store
 from onetool.sources.bundles.validation import read_tool
 
 SIZES, LARGE = (100, 10_000), 100_000
@@ -86,7 +86,7 @@ def _homes(place: Path, sizes: Sequence[int]) -> Generator[Row, None, dict[int, 
 
 def _opened(home: Path, size: int) -> float:
     began = perf_counter()
-    store = FileStore(home / "bundles")
+    store = folder_store(home / "bundles")
     found = store.tools(ListQuery(limit=100))
     taken = perf_counter() - began
     assert len(found) == min(100, size), f"{len(found)} tools of {size}"
@@ -166,8 +166,8 @@ def _in_process(homes: Mapping[int, Path], place: Path) -> Iterator[Row]:
 
 
 @contextmanager
-def _store(home: Path) -> Iterator[FileStore]:
-    store = FileStore(home / "bundles")
+def _store(home: Path) -> Iterator[BundleStore]:
+    store = folder_store(home / "bundles")
     yield store
     store.close()
 
@@ -192,7 +192,7 @@ def _asking(rest: Rest, size: int) -> Ways:
     }
 
 
-def _calling(store: FileStore, size: int) -> Ways:
+def _calling(store: BundleStore, size: int) -> Ways:
     chance, fresh = Random(size), count()
 
     def put() -> None:

@@ -612,14 +612,14 @@ def test_the_tag_of_a_tool_changes_when_its_function_goes(app):
 
 def test_a_store_that_can_not_be_read_takes_nothing_else_with_it(tmp_path, monkeypatch):
     from onetool.sources.bundles.errors import UnavailableError
-    from onetool.sources.bundles.files.store import FileStore
+    from onetool.sources.bundles.store.store import BundleStore
 
     def broken(*_):
         raise UnavailableError("no luck today")
 
     (tmp_path / "onetool.yaml").write_text("{}\n")
     (tmp_path / "bundles").mkdir()
-    monkeypatch.setattr(FileStore, "state", broken)
+    monkeypatch.setattr(BundleStore, "state", broken)
     with App.open(tmp_path / "onetool.yaml") as app:
         assert any("no luck today" in str(one) for one in app.mistakes)
         assert call(app, "time.now").ok
@@ -628,7 +628,7 @@ def test_a_store_that_can_not_be_read_takes_nothing_else_with_it(tmp_path, monke
 
 def test_what_is_switched_off_stays_so_where_the_store_can_not_be_read(app, monkeypatch):
     from onetool.sources.bundles.errors import UnavailableError
-    from onetool.sources.bundles.files.store import FileStore
+    from onetool.sources.bundles.store.store import BundleStore
 
     app.bundles.patch_tool(built_in_id("tools"), "echo", "1", {"isEnabled": False})
     app.tools()
@@ -637,7 +637,7 @@ def test_what_is_switched_off_stays_so_where_the_store_can_not_be_read(app, monk
     def broken(*_, **__):
         raise UnavailableError("no luck today")
 
-    monkeypatch.setattr(FileStore, "settings", broken)
+    monkeypatch.setattr(BundleStore, "settings", broken)
     app.reload()
     assert any("no luck today" in str(one) for one in app.mistakes)
     assert not call(app, "tools.echo", message="x").ok

@@ -19,8 +19,8 @@ PARTS = {
     "onetool.sources.mcp_servers.servers": ["Servers"],
     "onetool.sources.bundles.service": ["BundleService"],
     "onetool.sources.bundles.tool_factory": ["ToolFactory"],
-    "onetool.sources.bundles.files.store": ["FileStore"],
-    "onetool.sources.bundles.contents": ["BundleCache"],
+    "onetool.sources.bundles.store.store": ["BundleStore"],
+    "onetool.sources.bundles.store.rows": ["Mirror"],
 }
 
 

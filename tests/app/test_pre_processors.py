@@ -201,7 +201,7 @@ def test_they_are_kept_exported_and_a_change_of_them_is_a_change_of_the_tool(app
     tools = store.tools(ListQuery(bundle_ids=[app.b], include_disabled=True))
     again = unpack(pack(store.bundle(app.b), tools))
     assert {tool.slug: tool.pre_processors for tool in again.tools} == {t.slug: t.pre_processors for t in tools}
-    from onetool.sources.bundles.files.form import read_tool_file, tool_text
+    from onetool.sources.bundles.store.text import read_tool_file, tool_text
 
     tool = store.tool(app.b, "renames", "1")
     text = tool_text(tool)
@@ -214,7 +214,7 @@ def test_they_are_kept_exported_and_a_change_of_them_is_a_change_of_the_tool(app
 
 
 def test_files_without_them_are_as_they_were(app):
-    from onetool.sources.bundles.files.form import tool_text
+    from onetool.sources.bundles.store.text import tool_text
 
     put(app, "plain")
     assert b"preProcessors" not in tool_text(app.bundles.store.tool(app.b, "plain", "1"))

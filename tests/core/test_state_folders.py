@@ -17,7 +17,7 @@ from onetool.core.state_folders import (
     make_state_folder,
     mark_home,
 )
-from onetool.sources.bundles.files.state_folder import make_state
+from onetool.sources.bundles.store.folder import make_state
 from onetool.sources.mcp_servers.server_log import ServerLog
 
 

@@ -16,10 +16,10 @@ from random import Random
 import msgspec
 
 from onetool.sources.bundles.errors import BundleError, ConflictError
-from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import BundleContent, ToolContent
 from onetool.sources.bundles.names import new_id
 from onetool.sources.bundles.queries import ListQuery
+from onetool.sources.bundles.store.store import folder_store
 
 FULL = os.environ.get("ONETOOL_FAULTS") == "full"
 
@@ -76,15 +76,15 @@ class Other:
 
 def serve(folder, now=None):
     clock = time.time if now is None else lambda: float(now)
-    store = FileStore(Path(folder), now=clock)
+    store = folder_store(Path(folder), now=clock)
     for line in sys.stdin:
         method, *args = json.loads(line)
         if method == "open":
             store.close()
-            store = FileStore(Path(args[0]), now=clock)
+            store = folder_store(Path(args[0]), now=clock)
             answer = ["ok", None]
         elif method == "hold":
-            with store._lock.held():
+            with store._storage._lock.held():
                 print('["ok", null]', flush=True)
                 sys.stdin.readline()
             answer = ["ok", None]
@@ -146,7 +146,7 @@ def _crowd(job, count, folder, *args):
 
 def put_same(folder, number, id, keys):
     """Which keys it was the first to put."""
-    store, won, order = FileStore(folder), [], list(range(int(keys)))
+    store, won, order = folder_store(folder), [], list(range(int(keys)))
     Random(number).shuffle(order)
     for key in order:
         try:
@@ -159,14 +159,14 @@ def put_same(folder, number, id, keys):
 
 
 def put_other(folder, number, id, keys):
-    store = FileStore(folder)
+    store = folder_store(folder)
     for key in range(int(keys)):
         store.put_tool(id, f"t{number}-{key}", "1", tool())
     store.close()
 
 
 def make_bundle(folder, number, id):
-    store = FileStore(folder)
+    store = folder_store(folder)
     is_new = store.put_bundle(id, bundle())[1]
     store.close()
     return is_new
@@ -174,7 +174,7 @@ def make_bundle(folder, number, id):
 
 def read_or_write(folder, number, id, writers, seconds):
     """Writers put the same text in two places; readers must never see two texts, nor half a file."""
-    store, until, count = FileStore(folder), time.monotonic() + float(seconds), 0
+    store, until, count = folder_store(folder), time.monotonic() + float(seconds), 0
     (file,) = folder.glob("*/bundle.json")
     while time.monotonic() < until:
         count += 1
@@ -194,7 +194,7 @@ def read_or_write(folder, number, id, writers, seconds):
 
 def write_until_killed(folder, number, id, log):
     """Tells before and after each change, in a file of its own."""
-    store, random = FileStore(folder), Random(int(time.time() * 1e6))
+    store, random = folder_store(folder), Random(int(time.time() * 1e6))
     out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def told(done, *what):

@@ -6,14 +6,14 @@ from collections import Counter
 import pytest
 from faults.crowd import an_id, bundle, crowd, some
 
-from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.queries import ListQuery
+from onetool.sources.bundles.store.store import folder_store
 
 pytestmark = pytest.mark.long
 
 
 def prepared(folder):
-    store, id = FileStore(folder), an_id()
+    store, id = folder_store(folder), an_id()
     store.put_bundle(id, bundle())
     store.close()
     return id
@@ -28,7 +28,7 @@ def test_eight_processes_put_the_same_keys(tmp_path):
     for path in folder.glob("*/tools/*.json"):
         data = json.loads(path.read_bytes())
         assert data["description"] == f"of {winners[int(data['slug'][1:])]}"
-    store = FileStore(folder)
+    store = folder_store(folder)
     assert {one.slug: one.description for one in store.tools(ListQuery(limit=1000))} == {
         f"t{key}": f"of {number}" for key, number in winners.items()
     }
@@ -40,7 +40,7 @@ def test_eight_processes_put_different_keys(tmp_path):
     folder, keys = tmp_path / "bundles", some(12, 500)
     id = prepared(folder)
     crowd("put_other", 8, folder, id, keys)
-    store = FileStore(folder)
+    store = folder_store(folder)
     assert len(store.tools(ListQuery(limit=10_000))) == 8 * keys == len(list(folder.glob("*/tools/*.json")))
     assert not store.sync() or store.mistakes() == []
     store.close()

@@ -10,14 +10,15 @@ from threading import Barrier
 
 import pytest
 from faults.crowd import FULL
-from sources.bundles.files.things import FileStore as Store
 from sources.bundles.files.things import an_id, built_in, bundle, files, tool, with_tool
 
 from onetool.core import flock, os_files
 from onetool.sources.bundles.errors import UnavailableError
-from onetool.sources.bundles.files import disk, writing
 from onetool.sources.bundles.model import Bundle
 from onetool.sources.bundles.queries import ListQuery
+from onetool.sources.bundles.store import folder as files_of
+from onetool.sources.bundles.store import storage
+from onetool.sources.bundles.store.store import folder_store
 
 CALLS = (
     *("open", "close", "read", "write", "fsync", "link", "rename", "unlink", "mkdir", "rmdir", "stat", "fstat"),
@@ -96,7 +97,7 @@ def test_every_call_of_a_change_may_fail(tmp_path, monkeypatch, name):
 
 
 def prepared(folder):
-    store = Store(folder, [BUILT_IN])
+    store = folder_store(folder, [BUILT_IN])
     id, _ = with_tool(store)
     return store, id
 
@@ -105,7 +106,7 @@ def tried(store, id, change, folder, monkeypatch, faulty):
     """Whether it failed, and whether the system did."""
     before, seen = files(folder), everything(store)
     with monkeypatch.context() as patch:
-        for module in (writing, flock, disk, os_files):
+        for module in (files_of, storage, flock, os_files):
             patch.setattr(module, "os", faulty)
         try:
             change(store, id)
@@ -138,7 +139,7 @@ def test_a_look_that_the_system_refuses_forgets_nothing(tmp_path, monkeypatch):
         path.write_text(path.read_text())
     for at in range(1, 12):
         with monkeypatch.context() as patch:
-            for module in (disk, os_files):
+            for module in (files_of, os_files):
                 patch.setattr(module, "os", Faulty(at, errno.EMFILE))
             store.sync()
         assert everything(store) == seen
@@ -148,11 +149,11 @@ def test_a_look_that_the_system_refuses_forgets_nothing(tmp_path, monkeypatch):
 
 def test_the_disk_is_full_before_there_is_anything(tmp_path, monkeypatch):
     folder = tmp_path / "a" / "bundles"
-    store = Store(folder)
+    store = folder_store(folder)
     for at in range(1, 4):
         with monkeypatch.context() as patch:
             faulty = Faulty(at, errno.ENOSPC, goes_on=True)
-            for module in (writing, os_files):
+            for module in (files_of, os_files):
                 patch.setattr(module, "os", faulty)
             with pytest.raises(UnavailableError, match="No space left"):
                 store.put_bundle(an_id(), bundle())
@@ -175,7 +176,7 @@ def test_tools_that_come_together_are_synced_together(tmp_path, monkeypatch):
                 together.wait(timeout=30)
             os.fsync(handle)
 
-    monkeypatch.setattr(writing, "os", Slow())
+    monkeypatch.setattr(files_of, "os", Slow())
     store.put_tools(id, [("one", "1", tool()), ("two", "1", tool())])
     assert {one.slug for one in store.tools()} >= {"one", "two"}
     store.close()

@@ -10,8 +10,8 @@ import pytest
 from faults.crowd import Victims, an_id, bundle, some
 from helpers import until
 
-from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.queries import ListQuery
+from onetool.sources.bundles.store.store import folder_store
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def victims():
 
 def test_no_acknowledged_write_is_lost(tmp_path, victims):
     folder, log = tmp_path / "bundles", tmp_path / "log"
-    store, id = FileStore(folder), an_id()
+    store, id = folder_store(folder), an_id()
     store.put_bundle(id, bundle())
     store.close()
     changes = 0
@@ -40,7 +40,7 @@ def test_no_acknowledged_write_is_lost(tmp_path, victims):
 def check(folder, id, log):
     """Holds what is there against what was told. The log begins anew with what is known to be there."""
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    store = FileStore(folder)
+    store = folder_store(folder)
     found = {one.slug: one for one in store.tools(ListQuery(include_disabled=True))}
     open_change = lines[-1][1:] if lines[-1][0] == "begin" else None
     expected, text = replayed([line for line in lines if line[0] == "done"])

@@ -9,9 +9,8 @@ from faults.crowd import Other, an_id, bundle, tool
 
 from onetool.core.os_files import OpenFolder
 from onetool.sources.bundles.errors import UnavailableError
-from onetool.sources.bundles.files import writing
-from onetool.sources.bundles.files.store import FileStore
-from onetool.sources.bundles.files.writing import FolderLock
+from onetool.sources.bundles.store.folder import LOCK_TIMEOUT, FolderLock, write_files
+from onetool.sources.bundles.store.store import folder_store
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def store(folder):
-    made = FileStore(folder)
+    made = folder_store(folder)
     made.put_bundle(an_id(), bundle())
     yield made
     made.close()
@@ -45,7 +44,6 @@ def test_a_holder_that_is_killed_is_not_waited_for(store, holder):
 def test_a_holder_that_is_stopped_is_waited_for_a_while_and_named(store, holder, monkeypatch):
     holder.process.send_signal(signal.SIGSTOP)
     monkeypatch.setattr(FolderLock.held.__wrapped__, "__defaults__", (0.3,))
-    monkeypatch.setattr(FolderLock.alone.__wrapped__, "__defaults__", (0.3,))
     with pytest.raises(UnavailableError, match=f"process {holder.pid} .*stopped.* for more than 0.3 s"):
         store.put_bundle(an_id(), bundle())
     assert len(store.bundles()) == 1
@@ -62,7 +60,7 @@ def test_readers_are_not_held_up(store, holder):
 
 
 def test_how_long_a_writer_waits():
-    assert writing.LOCK_TIMEOUT == 10.0
+    assert LOCK_TIMEOUT == 10.0
 
 
 def test_a_folder_that_is_taken_away_has_no_second_holder(folder, store):
@@ -72,8 +70,8 @@ def test_a_folder_that_is_taken_away_has_no_second_holder(folder, store):
         folder.mkdir()
         with FolderLock(folder).held(0.5) as new:
             assert not os.path.samestat(old.status(), new.status())
-            writing.create(old, "mine", b"1")
-            writing.create(new, "theirs", b"2")
+            write_files(old, {"mine": b"1"})
+            write_files(new, {"theirs": b"2"})
     assert not (folder / "mine").exists()
     assert (folder.with_name("away") / "mine").exists()
 

@@ -3,18 +3,19 @@
 import unicodedata
 
 import pytest
-from sources.bundles.files.things import Clock, FileStore, an_id, bundle, tool
+from sources.bundles.files.things import Clock, an_id, bundle, tool
 
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.files.disk import bundle_folders, tool_file
 from onetool.sources.bundles.queries import ListQuery
+from onetool.sources.bundles.store.paths import bundle_folders, tool_file
+from onetool.sources.bundles.store.store import folder_store
 
 LONG = "𝔘" * 64  # 256 bytes
 
 
 @pytest.fixture
 def store(tmp_path):
-    made = FileStore(tmp_path / "bundles")
+    made = folder_store(tmp_path / "bundles")
     yield made
     made.close()
 
@@ -29,7 +30,7 @@ def test_names_never_cross(store, tmp_path):
     ]
     for number, (slug, version) in enumerate(names):
         store.put_tool(id, slug, version, tool(description=f"d{number}"))
-    again = FileStore(tmp_path / "bundles")
+    again = folder_store(tmp_path / "bundles")
     for one in (store, again):
         for number, (slug, version) in enumerate(names):
             assert one.tool(id, slug, version).description == f"d{number}"
@@ -69,7 +70,7 @@ def test_a_name_with_a_hash_is_nobody_elses():
 
 def test_a_clock_that_goes_back_an_hour_loses_nothing(tmp_path):
     clock = Clock()
-    store = FileStore(tmp_path / "bundles", now=clock)
+    store = folder_store(tmp_path / "bundles", now=clock)
     kept, deleted = an_id(), an_id()
     first, _ = store.put_bundle(kept, bundle())
     store.put_bundle(deleted, bundle())
@@ -84,7 +85,7 @@ def test_a_clock_that_goes_back_an_hour_loses_nothing(tmp_path):
     store.counter.record(after.id)
     assert {one.slug for one in store.tools()} == {"before", "after"}
     store.close()
-    again = FileStore(tmp_path / "bundles", now=clock)
+    again = folder_store(tmp_path / "bundles", now=clock)
     assert {one.slug for one in again.tools()} == {"before", "after"}
     assert len(again.bundles(ListQuery(include_disabled=True))) == 2
     again.close()

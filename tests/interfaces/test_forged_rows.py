@@ -394,8 +394,8 @@ def test_a_forged_tool_does_no_more_than_one_of_an_editor(shared, name):
     home, made = map(written, FORGED_TOOLS[name])
     before = len(shared.upstream.seen)
     ((revision,),) = shared.forge("UPDATE bundle_store SET revision = revision + 1 RETURNING revision")
-    shared.insert("bundles", id=BUNDLE_ID, slug="evil", body=home, revision=revision)
-    shared.insert("bundle_tools", id=TOOL_ID, bundle=BUNDLE_ID, slug="t", version="1", body=made, revision=revision)
+    shared.insert("bundle_files", path="evil/bundle.json", body=home, stamp=0, revision=revision)
+    shared.insert("bundle_files", path="evil/tools/t@1.json", body=made, stamp=0, revision=revision)
     try:
         called = shared.ask("admin", "POST", f"/tools/bundles/{BUNDLE_ID}/tools/t/version/1/invoke", {"args": {}})
         more = shared.ask("call", "POST", "/call/evil.t", {})
@@ -409,8 +409,7 @@ def test_a_forged_tool_does_no_more_than_one_of_an_editor(shared, name):
             assert not any(secret.encode() in seen.raw for seen in shared.upstream.seen[before:])
         goes_on(shared)
     finally:
-        shared.forge("DELETE FROM bundle_tools")
-        shared.forge("DELETE FROM bundles")
+        shared.forge("DELETE FROM bundle_files")
         shared.forge("UPDATE bundle_store SET revision = revision + 1, born = born || 'x'")
 
 
@@ -419,8 +418,8 @@ STRUCTURES = {
     "revision backwards": "UPDATE bundle_store SET revision = -5",
     "largest revision": "UPDATE bundle_store SET revision = 9223372036854775807",
     "another store": "UPDATE bundle_store SET born = 'evil'",
-    "switches that are none": "INSERT INTO bundle_switches (is_only, body, revision) VALUES (true, '[]', 99999999)",
-    "gone that never were": f"INSERT INTO bundles_gone SELECT 'x' || n, true, n FROM {MANY}",
+    "switches that are none": "INSERT INTO bundle_files VALUES ('builtin.json', '[]', 0, 99999999)",
+    "gone that never were": f"INSERT INTO bundle_files SELECT 'x/' || n, NULL, 0, n FROM {MANY}",
     "notices of bundles": f"SELECT pg_notify('bundles', repeat('x', 7000)) FROM {MANY}",
     "notices of documents": f"SELECT pg_notify('documents', repeat('x', 7000)) FROM {MANY}",
     "notices of all": f"SELECT pg_notify('onetool', repeat('{{', 7000)) FROM {MANY}",
@@ -442,7 +441,7 @@ def test_a_forged_store_harms_nobody(shared, name):
     finally:
         shared.forge("UPDATE bundle_store SET born = %s, revision = %s, key = %s", *kept)
         shared.forge("UPDATE audit_key SET key = %s", *audit)
-        for table in ("bundle_switches", "bundles_gone", "audit"):
+        for table in ("bundle_files", "audit"):
             shared.forge(f"DELETE FROM {table}")
         shared.forge("UPDATE bundle_store SET revision = revision + 1")
     goes_on(shared)

@@ -20,10 +20,10 @@ from upstream import Reply as Answer
 from onetool import App, ToolCall
 from onetool.sources.bundles.archive import pack, unpack
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError
-from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import BundleContent
 from onetool.sources.bundles.names import new_id
 from onetool.sources.bundles.queries import ListQuery
+from onetool.sources.bundles.store.store import folder_store
 from onetool.sources.bundles.validation import read_tool
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -440,7 +440,7 @@ def test_disabled_rows_are_excluded_unless_asked_for(api):
 
 def test_a_soft_deleted_bundle_is_reaped_after_two_days_if_still_empty(tmp_path):
     now = [1_790_000_000.0]
-    store = FileStore(tmp_path / "bundles", now=lambda: now[0])
+    store = folder_store(tmp_path / "bundles", now=lambda: now[0])
     id = new_id(now[0])
     store.put_bundle(id, BundleContent(slug="old"))
     store.delete_bundle(id)
@@ -708,14 +708,14 @@ def test_multi_step_tools_are_scripts(api):
 
 
 def test_export_and_import_as_zip(tmp_path):
-    store = FileStore(tmp_path / "bundles")
+    store = folder_store(tmp_path / "bundles")
     id = new_id(time.time())
     store.put_bundle(id, BundleContent(slug="shared"))
     store.put_tool(id, "add", "1", read_tool(ADD, "add", "1"))
     data = pack(store.bundle(id), store.tools(ListQuery(bundle_ids=[id], include_disabled=True)))
     assert any(name.endswith("bundle.json") for name in ZipFile(BytesIO(data)).namelist())
     again = unpack(data)
-    other = FileStore(tmp_path / "others")
+    other = folder_store(tmp_path / "others")
     other.put_all(again.bundle, again.tools)
     assert other.tool(id, "add", "1") == store.tool(id, "add", "1")
     store.close()

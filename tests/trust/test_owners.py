@@ -130,9 +130,9 @@ def test_nor_does_what_is_known_of_bundles(project, monkeypatch):
     state = kept_tool(project).parent.parent.parent / ".state"
     trusted(project)
     monkeypatch.chdir(project)
-    give_away(state / "changes.log")
+    give_away(state / "files.db")
     with App.open() as app:
-        assert any(f"--owner {state / 'changes.log'}" in str(mistake) for mistake in app.mistakes)
+        assert any(f"--owner {state / 'files.db'}" in str(mistake) for mistake in app.mistakes)
     give_away(state)
     with pytest.raises(ConfigError, match=f"--owner {state}"):
         App.open()

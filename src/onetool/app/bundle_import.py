@@ -28,11 +28,11 @@ from onetool.services.secrets import Secrets
 from onetool.sources.bundles.archive import ImportPlan, Unpacked, plan, unpack
 from onetool.sources.bundles.curl import from_curl
 from onetool.sources.bundles.errors import InvalidError, invalid_at
-from onetool.sources.bundles.files.form import time_text
 from onetool.sources.bundles.model import Bundle, Tool, http_of
 from onetool.sources.bundles.names import check_slug, check_version, code_name, new_id
 from onetool.sources.bundles.openapi import OpenApiImport, Selection, url_key
 from onetool.sources.bundles.queries import ListQuery
+from onetool.sources.bundles.store.text import time_text
 from onetool.sources.bundles.validation import read_bundle, read_tool
 
 FETCH_SECONDS = 60.0

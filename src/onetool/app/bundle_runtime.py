@@ -23,11 +23,10 @@ from onetool.core.spec import ToolSpec
 from onetool.core.type_names import learn_returns
 from onetool.http.errors import RequestRefusedError
 from onetool.sources.bundles.derived import DerivedBundles
-from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import built_in_bundles, http_of, limits_of
 from onetool.sources.bundles.rate_limits import RateLimiter
-from onetool.sources.bundles.rules import BundleStore
 from onetool.sources.bundles.service import BundleService
+from onetool.sources.bundles.store.store import database_store, folder_store
 from onetool.sources.bundles.tool_factory import ToolFactory
 from onetool.sources.catalogues import Offered
 from onetool.sources.packs import BUILTIN, builtin_tools
@@ -71,11 +70,9 @@ def open_bundle_service(
         "foreign": foreign_file,
     }
     if (database := runtime.database) is None:
-        store: BundleStore = FileStore(folder, database=runtime.state, **options)
+        store = folder_store(folder, database=runtime.state, **options)
     else:
-        from onetool.sources.bundles.database import DatabaseStore
-
-        store = DatabaseStore(database, cache_folder(runtime.config), **options)
+        store = database_store(database, cache_folder(runtime.config), **options)
     limits = RateLimiter(lambda: current.runtime.databases.tool_rates())
     factory = ToolFactory(bundle_runtime, limits)
     return BundleService(store, factory, call, names, derived, bundle_runtime)

@@ -145,7 +145,7 @@ class AppBundles:
     def vectors_file(self) -> Path | None:
         """Return the file in which the search stores vectors: beside the index, if the index is a file."""
         from onetool.services.search.meaning import VECTORS_FILE
-        from onetool.sources.bundles.files.disk import STATE
+        from onetool.sources.bundles.store.paths import STATE
 
         state = self._folder / STATE if self._config.database is None else cache_folder(self._config)
         return (

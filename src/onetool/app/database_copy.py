@@ -28,11 +28,10 @@ from onetool.database.moving import LeftBehind, Moved, Progress
 from onetool.database.sqlite import SqliteDatabase
 from onetool.services.access_tokens import count_tokens, join_tokens, make_marker
 from onetool.services.page_sessions import read_session_state
-from onetool.sources.bundles.database import DatabaseStore
 from onetool.sources.bundles.errors import BundleError
-from onetool.sources.bundles.files.store import FileStore
-from onetool.sources.bundles.rules import BundleStore
-from onetool.sources.bundles.transfer import export_bundles, import_bundles
+from onetool.sources.bundles.store.copy import export_bundles, import_bundles
+from onetool.sources.bundles.store.rows import count_bundles
+from onetool.sources.bundles.store.store import BundleStore, database_store, folder_store
 from onetool.sources.mcp_servers.server_cache import count_approved
 
 Tell = Callable[[str, int, int], None]  # the store, the number of copied items, the total
@@ -74,8 +73,8 @@ class Place(NamedTuple):
     def bundles(self, config: Config) -> BundleStore:
         limit = config.bundles.max_tools
         if self.folder is None:
-            return DatabaseStore(self.database, max_tools=limit)
-        return FileStore(self.folder / bundles.FOLDER, max_tools=limit, foreign=foreign_file, database=self.database)
+            return database_store(self.database, max_tools=limit)
+        return folder_store(self.folder / bundles.FOLDER, max_tools=limit, foreign=foreign_file, database=self.database)
 
 
 def has_state(folder: Path) -> bool:
@@ -114,7 +113,7 @@ def count_stores(database: Database, config: Config) -> dict[str, int | None]:
     """Count the items of each store; None for a store that is damaged or can't be decrypted here."""
     sql = "SELECT kind, count(*) FROM documents GROUP BY kind"
     kinds = dict(database.read(lambda work: work.execute(sql)))
-    counts: dict[str, int | None] = {"bundles": count_rows(database, "bundles")} if database.is_shared else {}
+    counts: dict[str, int | None] = {"bundles": count_bundles(database)} if database.is_shared else {}
     counts |= {kind: kinds.get(kind, 0) for kind in COPIED}
     counts |= _count_in(documents_in(database, "tokens", config, "never"), count_tokens, ("tokens", "revoked_tokens"))
     counts |= _count_in(documents_in(database, "servers", config, "never"), count_approved, ("approvals", "pins"))

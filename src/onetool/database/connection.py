@@ -18,7 +18,7 @@ Params = Sequence[Any]
 Forget = Callable[[], None]
 BUSY_S = 10.0  # wait for other processes that write
 CALL_WAIT_S = 1.0  # the same if a call is waiting, or the next attempt is soon
-NEWEST = 18  # the number of the last migration
+NEWEST = 19  # the number of the last migration
 MAX_INSERTED = 256  # rows per statement
 
 

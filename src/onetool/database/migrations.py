@@ -24,7 +24,7 @@ from onetool.database.connection import (
 )
 
 MAX_SECONDS = 600
-ALONE = "mailbox"  # a migration that replaces tables which older replicas use
+ALONE = {"mailbox", "bundle_files"}  # migrations that replace tables which older replicas use
 SEEN_S = 5.0  # since the last heartbeat of a replica that runs
 POSTGRESQL = "-- postgresql\n"
 _TABLE = (
@@ -83,7 +83,7 @@ def migrate(database: Database) -> list[str]:
     def job(work: Transaction) -> list[str]:
         work.allow(MAX_SECONDS)  # another replica may hold the lock, and large tables take time
         work.lock(LockNumber.MIGRATIONS)
-        if ALONE in names and len(names) < NEWEST:
+        if ALONE.intersection(names) and len(names) < NEWEST:
             _refuse_beside_older(work, database)
         return _run(work, database, is_postgres=True)
 

@@ -18,9 +18,9 @@ from onetool.database.migrations import migrate
 from onetool.database.sqlite import SqliteDatabase
 from onetool.services.access_tokens import TokenStore, token_digest
 from onetool.services.page_sessions import LoginSessionState, read_session_state
-from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.names import new_id
-from onetool.sources.bundles.transfer import export_bundles
+from onetool.sources.bundles.store.copy import export_bundles
+from onetool.sources.bundles.store.store import folder_store
 
 CLUSTER = {"address": "127.0.0.1:8765", "key": "a key that is long enough for everybody"}
 SAY = {"type": "script", "scriptImpl": {"code": "'hi'"}}
@@ -124,7 +124,7 @@ def test_everything_goes_into_the_database_and_back(home, tmp_path, database_url
     assert home.copy(back) == {name: (count, 0, 0) for name, count in ALL.items()}
     for kind in KINDS:
         assert bodies(back, home.config, kind) == bodies(home.folder, home.config, kind)
-    with closing(FileStore(home.folder / "bundles")) as one, closing(FileStore(back / "bundles")) as other:
+    with closing(folder_store(home.folder / "bundles")) as one, closing(folder_store(back / "bundles")) as other:
         assert export_bundles(one) == export_bundles(other)
     assert not list(back.glob("*.lock")) + list(back.glob(".*.lock")) + list(back.glob("state.db-*"))
 

@@ -11,9 +11,9 @@ from onetool import App
 from onetool.core import schema
 from onetool.interfaces.rest import imports
 from onetool.interfaces.rest.app import RestApp
-from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import built_in_id
 from onetool.sources.bundles.names import new_id
+from onetool.sources.bundles.store.store import BundleStore
 
 ECHO = {
     "type": "python",
@@ -36,13 +36,13 @@ def asked(monkeypatch):
     found = []
 
     def watched(name):
-        real = getattr(FileStore, name)
+        real = getattr(BundleStore, name)
 
         def method(self, *args, **options):
             found.append(is_on_loop())
             return real(self, *args, **options)
 
-        monkeypatch.setattr(FileStore, name, method)
+        monkeypatch.setattr(BundleStore, name, method)
 
     for name in ("contents", "change"):
         watched(name)

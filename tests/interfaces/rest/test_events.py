@@ -13,8 +13,8 @@ from onetool import App, ToolCall
 from onetool._version import __version__
 from onetool.interfaces.rest import events
 from onetool.interfaces.rest.events import EventsApp
-from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import built_in_id
+from onetool.sources.bundles.store.store import BundleStore
 
 ACCEPT = {"Accept": "text/event-stream"}
 MESSAGE = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
@@ -251,13 +251,13 @@ def test_comments_keep_the_stream_open(app, monkeypatch):
 
 
 def test_nothing_asks_the_store_on_the_event_loop_and_nobody_is_left(app, monkeypatch):
-    asked, real = [], FileStore.contents
+    asked, real = [], BundleStore.contents
 
     def read(self, *args, **options):
         asked.append(is_on_loop())
         return real(self, *args, **options)
 
-    monkeypatch.setattr(FileStore, "contents", read)
+    monkeypatch.setattr(BundleStore, "contents", read)
 
     async def go():
         asgi_client = EventsApp(app)

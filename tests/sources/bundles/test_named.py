@@ -6,7 +6,7 @@ from helpers import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from sources.bundles.contents.made import MemoryStore, at, bundle, bundle_id, path_of, put, tool, tool_id
+from sources.bundles.contents.made import MemoryStore, at, bundle, bundle_id, drop, put, tool, tool_id
 
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.named import FollowedTools
@@ -68,8 +68,7 @@ class Changes(RuleBasedStateMachine):
 
     @rule(number=NUMBERS)
     def drop_bundle(self, number):
-        with self.store.changing() as changes:
-            changes.drop(path_of(bundle(number)))
+        drop(self.store, bundle(number))
 
     @rule(
         of=NUMBERS,
@@ -87,8 +86,7 @@ class Changes(RuleBasedStateMachine):
 
     @rule(of=NUMBERS, slug=st.sampled_from(["a", "b-c"]), version=st.sampled_from(["1", "2"]))
     def drop_tool(self, of, slug, version):
-        with self.store.changing() as changes:
-            changes.drop(path_of(tool(1, slug, of, version=version)))
+        drop(self.store, tool(1, slug, of, version=version))
 
     @rule(there=st.booleans())
     def switch_function(self, there):
@@ -134,8 +132,7 @@ def test_a_newer_version_puts_a_tool_where_a_whole_load_has_it():
     assert list(loader.load().packs["one"]) == ["a", "b"]
     put(store, tool(9, "a", 1, version="2"))
     assert list(loader.load().packs["one"]) == list(Loader(store, {}).load().packs["one"]) == ["b", "a"]
-    with store.changing() as changes:
-        changes.drop(path_of(tool(9, "a", 1, version="2")))
+    drop(store, tool(9, "a", 1, version="2"))
     assert list(loader.load().packs["one"]) == list(Loader(store, {}).load().packs["one"]) == ["a", "b"]
 
 

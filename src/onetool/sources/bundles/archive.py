@@ -24,10 +24,10 @@ from msgspec.structs import replace
 from onetool.core.errors import Mistake
 from onetool.core.work import check_wanted
 from onetool.sources.bundles.errors import InvalidError, invalid_at
-from onetool.sources.bundles.files.disk import tool_file
-from onetool.sources.bundles.files.form import bundle_text, parsed, read_bundle_file, read_tool_file, tool_text
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
 from onetool.sources.bundles.names import check_id, new_id
+from onetool.sources.bundles.store.paths import tool_file
+from onetool.sources.bundles.store.text import bundle_text, parsed, read_bundle_file, read_tool_file, tool_text
 
 MAX_BYTES = 32 * 1024**2  # bytes of an archive
 MAX_TOTAL = 64 * 1024**2  # bytes, uncompressed

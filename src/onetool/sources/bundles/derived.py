@@ -17,7 +17,6 @@ from onetool.core.errors import cut
 from onetool.core.registry import lazy_tool
 from onetool.core.spec import ToolSpec
 from onetool.core.text import replace_surrogates
-from onetool.sources.bundles.files.overlay import BuiltIn, Overlay
 from onetool.sources.bundles.model import (
     SINCE,
     VERSION,
@@ -29,6 +28,7 @@ from onetool.sources.bundles.model import (
 )
 from onetool.sources.bundles.names import MAX_SLUG, derived_id, fits
 from onetool.sources.bundles.queries import ListQuery, get_id
+from onetool.sources.bundles.store.overlay import BuiltIn, Overlay
 from onetool.sources.catalogues import Offered
 
 SourceKind = Literal["pack", "config", "server"]

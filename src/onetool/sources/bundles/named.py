@@ -27,10 +27,10 @@ import msgspec
 from onetool.core.errors import Mistake
 from onetool.core.registry import Catalogue, lazy_tool
 from onetool.core.spec import ToolSpec
-from onetool.sources.bundles.contents import Contents, KeptTool, Versions
 from onetool.sources.bundles.model import Bundle, Tool, function_of
 from onetool.sources.bundles.names import code_name
-from onetool.sources.bundles.rules import BundleStore
+from onetool.sources.bundles.store.contents import Contents, KeptTool, Versions
+from onetool.sources.bundles.store.store import BundleStore
 from onetool.sources.bundles.tool_factory import ToolFactory
 
 WhyNot = Callable[[str | None], str | None]

@@ -10,7 +10,7 @@ from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.named import BundleTools
 from onetool.sources.bundles.names import code_name
 from onetool.sources.bundles.queries import ListQuery, Visibility
-from onetool.sources.bundles.rules import BundleStore
+from onetool.sources.bundles.store.store import BundleStore
 from onetool.sources.bundles.tool_factory import BundleRuntime, Health
 
 KEPT_HERE, BUILT_IN = "bundle", "built-in"

@@ -21,11 +21,11 @@ from onetool.services.search.part import ARRAY_NAMES, TEXT_NAMES, IndexPart
 from onetool.services.search.postings import WordIndex, Words
 from onetool.services.search.tiers import TierSearch
 from onetool.services.search.words import split_words
-from onetool.sources.bundles.contents import Contents, KeptTool
 from onetool.sources.bundles.derived import ReadOnlyBundles
 from onetool.sources.bundles.model import Bundle, Tool, inherited
 from onetool.sources.bundles.names import code_name
 from onetool.sources.bundles.queries import Rank, SearchHit, is_live
+from onetool.sources.bundles.store.contents import Contents, KeptTool
 
 
 class _SearchedBundle(NamedTuple):

@@ -35,7 +35,7 @@ from onetool.sources.bundles.queries import (
 )
 from onetool.sources.bundles.rate_limits import LIMITED, refuse_limited
 from onetool.sources.bundles.row_facts import AllowedOnly, RowFacts, age_of, page_of, takeover
-from onetool.sources.bundles.rules import BundleStore
+from onetool.sources.bundles.store.store import BundleStore
 from onetool.sources.bundles.tool_factory import NO_SECRETS, BundleRuntime, SecretHosts, ToolFactory
 from onetool.sources.bundles.validation import read_bundle, read_examples, read_tool, refuse_secrets
 

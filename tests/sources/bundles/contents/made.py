@@ -1,16 +1,13 @@
 """Bundles and tools for the tests of what is in memory, and what must hold of it at any time."""
 
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from time import time
 
-from onetool.sources.bundles.contents import Contents, ContentsChange, KeptTool
-from onetool.sources.bundles.files.disk import Stamp
-from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.rules import MAX_TOOLS, BundleStore
-
-STAMP = Stamp(1, 2, 3)
+from onetool.sources.bundles.model import Bundle, Tool, shown
+from onetool.sources.bundles.store.contents import Contents, FileRow
+from onetool.sources.bundles.store.storage import FolderStorage
+from onetool.sources.bundles.store.store import BundleStore, reserved_ids
+from onetool.sources.bundles.store.text import body_of
 
 
 def at(ms: int) -> str:
@@ -49,39 +46,49 @@ def path_of(thing: Bundle | Tool) -> str:
     return f"{thing.bundle_id}/tools/{thing.slug}@{thing.version}.json"
 
 
-class MemoryStore(BundleStore):
-    """A store whose contents are set by tests."""
+class MemoryStorage(FolderStorage):
+    """A storage whose contents are set by tests."""
 
-    def __init__(self, state: Path | None = None, built_in=()) -> None:
-        super().__init__(built_in, time, MAX_TOOLS, None, None, 1)
-        self.now, self._state = Contents.empty(), state
+    def __init__(self, state: Path | None, reserved) -> None:
+        self._state = state
+        self.now = Contents(reserved).following(())
 
     def contents(self) -> Contents:
         return self.now
 
-    @contextmanager
-    def changing(self):
-        change = ContentsChange(self.now, self.reserved)
-        yield change
-        self.now = change.done()
-
-    def _state_folder(self) -> Path | None:
+    def state_folder(self) -> Path | None:
         return self._state
 
-    def mistakes(self):
-        return self.now.mistakes()
-
-    change = sync = catch_up = watch = stamp = file_of = key = close = None
+    def mistake(self, mistake):
+        return mistake
 
 
-MemoryStore.__abstractmethods__ = frozenset()
+class MemoryStore(BundleStore):
+    def __init__(self, state: Path | None = None, built_in=()) -> None:
+        super().__init__(MemoryStorage(state, reserved_ids(built_in)), None, built_in)
+
+    @property
+    def now(self) -> Contents:
+        return self._storage.now
+
+    @now.setter
+    def now(self, contents: Contents) -> None:
+        self._storage.now = contents
+
+    def follow(self, *rows: FileRow, gone=()) -> None:
+        self.now = self.now.following(rows, gone)
+
+
+def row_of(thing: Bundle | Tool, path: str | None = None) -> FileRow:
+    return FileRow(path or path_of(thing), body_of(shown(thing)), 1)
 
 
 def put(store: MemoryStore, *things: Bundle | Tool) -> None:
-    with store.changing() as change:
-        for thing in things:
-            write = change.put_bundle if isinstance(thing, Bundle) else change.put_tool
-            write(thing, path_of(thing), STAMP)
+    store.follow(*map(row_of, things))
+
+
+def drop(store: MemoryStore, *things: Bundle | Tool | str) -> None:
+    store.follow(gone=[one if isinstance(one, str) else path_of(one) for one in things])
 
 
 def slugs(found) -> list[str]:
@@ -90,20 +97,14 @@ def slugs(found) -> list[str]:
 
 
 def in_step(store: MemoryStore) -> None:
-    """What is there agrees; and the search says what one says that has read everything anew."""
+    """What is there agrees with what one says that has read everything anew, and so does the search."""
     now = store.now
-    every = {file.path: file for files in now.files.values() for file in files.values()}
-    assert {file.tool.id: file.tool for file in every.values() if file.tool} == now.by_id
-    assert {file.bundle.bundle.id: file.bundle for file in every.values() if file.bundle} == now.bundles
-    assert all(path == file.path for path, file in every.items())
+    anew = MemoryStore(built_in=store.built_in)
+    anew.follow(*(row for files in now.files.values() for row in files.values()))
+    assert (anew.now.bundles, anew.now.tools, anew.now.refused) == (now.bundles, now.tools, now.refused)
+    assert anew.now.by_id == now.by_id
     assert all(now.files.values())
     assert all(now.tools.values())
-    for bundle_id, versions in now.tools.items():
-        for (slug, version), row in versions.items():
-            assert row == KeptTool.of(row.tool(), row.path)
-            assert (row.bundle_id, row.slug, row.version) == (bundle_id, slug, version)
-    anew = MemoryStore(built_in=store.built_in)
-    anew.now = now
     for query in ("", "alpha", "bta", "größe beta", "天气", "s1", "box", "two"):
         for off in (True, False):
             assert store.search(query, off) == anew.search(query, off), query

@@ -1,18 +1,18 @@
-"""Whatever is put and dropped in whatever order: the contents say what the last writes said."""
+"""Whatever is put and dropped in whatever order: the contents say what one says that reads all files at once."""
 
 from helpers import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from sources.bundles.contents.made import STAMP, MemoryStore, bundle, in_step, tool
+from sources.bundles.contents.made import MemoryStore, bundle, drop, in_step, row_of, tool
 
-from onetool.sources.bundles.contents import PathTakenError
-from onetool.sources.bundles.model import Tool
+from onetool.sources.bundles.store.contents import FileRow
 
-PATHS = st.sampled_from([f"box/{name}.json" for name in "abcd"])
+FOLDERS = st.sampled_from(["box", "copy", "box-000000000001"])
+NAMES = st.sampled_from(["a", "b", "s1@1"])
 WORDS = st.sampled_from(["alpha", "Beta-Gamma", "größe", "xy 天气", ""])
 NUMBERS = st.integers(1, 2)
-TAGS = st.lists(st.sampled_from(["one", "two words"]), max_size=2)
+TAGS = st.lists(st.sampled_from(["one", "two words"]), max_size=2, unique=True)
 
 
 class Writes(RuleBasedStateMachine):
@@ -21,47 +21,48 @@ class Writes(RuleBasedStateMachine):
         self.store = MemoryStore()
         self.files = {}
 
-    @rule(path=PATHS, number=NUMBERS, slug=NUMBERS, name=WORDS, text=WORDS, tags=TAGS, of=NUMBERS, on=st.booleans())
-    def put_tool(self, path, number, slug, name, text, tags, of, on):
-        one = tool(number, f"s{slug}", of, display_name=name, description=text, tags=tuple(tags), is_enabled=on)
-        others = [thing for other, thing in self.files.items() if other != path and isinstance(thing, Tool)]
-        taken = any(one.id == other.id or (of, one.slug) == (int(other.bundle_id[-1]), other.slug) for other in others)
-        self._put(path, one, taken)
+    def _put(self, row, thing=None):
+        self.store.follow(row)
+        self.files[row.path] = thing
 
-    @rule(path=PATHS, number=NUMBERS, name=WORDS, on=st.booleans())
-    def put_bundle(self, path, number, name, on):
+    @rule(folder=FOLDERS, file=NAMES, number=NUMBERS, slug=NUMBERS, name=WORDS, text=WORDS, tags=TAGS, on=st.booleans())
+    def put_tool(self, folder, file, number, slug, name, text, tags, on):
+        one = tool(number, f"s{slug}", display_name=name, description=text, tags=tuple(tags), is_enabled=on)
+        self._put(row_of(one, f"{folder}/tools/{file}.json"), one)
+
+    @rule(folder=FOLDERS, number=NUMBERS, name=WORDS, on=st.booleans())
+    def put_bundle(self, folder, number, name, on):
         one = bundle(number, display_name=name, is_enabled=on)
-        taken = any(getattr(thing, "id", None) == one.id for other, thing in self.files.items() if other != path)
-        self._put(path, one, taken)
+        self._put(row_of(one, f"{folder}/bundle.json"), one)
 
-    def _put(self, path, one, taken):
-        try:
-            with self.store.changing() as changes:
-                (changes.put_tool if isinstance(one, Tool) else changes.put_bundle)(one, path, STAMP)
-        except PathTakenError:
-            assert taken
-        else:
-            assert not taken
-            self.files[path] = one
+    @rule(folder=FOLDERS, file=NAMES)
+    def put_broken(self, folder, file):
+        self._put(FileRow(f"{folder}/tools/{file}.json", b"", 1, "broken"))
 
-    @rule(path=PATHS)
-    def put_broken(self, path):
-        with self.store.changing() as changes:
-            changes.put_broken(path, STAMP, "broken")
-        self.files[path] = None
+    @rule(folder=FOLDERS)
+    def put_broken_bundle(self, folder):
+        self._put(FileRow(f"{folder}/bundle.json", b"", 1, "broken"))
 
-    @rule(path=PATHS)
-    def drop(self, path):
-        with self.store.changing() as changes:
-            changes.drop(path)
-        self.files.pop(path, None)
+    @rule(folder=FOLDERS, file=NAMES)
+    def drop(self, folder, file):
+        drop(self.store, f"{folder}/tools/{file}.json")
+        self.files.pop(f"{folder}/tools/{file}.json", None)
+
+    @rule(folder=FOLDERS)
+    def drop_bundle(self, folder):
+        drop(self.store, f"{folder}/bundle.json")
+        self.files.pop(f"{folder}/bundle.json", None)
 
     @invariant()
     def says_what_was_written(self):
-        assert {path for files in self.store.now.files.values() for path in files} == set(self.files)
-        written = {one.id: one for one in self.files.values() if one is not None}
-        bundles, tools = self.store.everything()
-        assert {one.id: one for one in (*bundles, *tools)} == written
+        now = self.store.now
+        assert {path for files in now.files.values() for path in files} == set(self.files)
+        used = {f"{kept.folder}/bundle.json": kept.bundle for kept in now.bundles.values()}
+        used |= {row.path: row.tool() for row in now.by_id.values()}
+        assert used.keys() | now.refused.keys() >= {path for path, thing in self.files.items() if thing is not None}
+        assert not used.keys() & now.refused.keys()
+        for path, thing in used.items():
+            assert (thing.id, thing.display_name) == (self.files[path].id, self.files[path].display_name)
         in_step(self.store)
 
 

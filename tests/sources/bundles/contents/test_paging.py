@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sources.bundles.contents.made import bundle, tool
 
-from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import ToolContent
 from onetool.sources.bundles.queries import ListQuery
+from onetool.sources.bundles.store.store import folder_store
 
 pytestmark = pytest.mark.long
 
@@ -24,7 +24,7 @@ NAMES = ("alpha", "alphabet soup", "beta alpha", "gamma", "alpah", "x alphabets"
 def busy(tmp_path_factory):
     """A store in whose folder another one is writing, as another process would."""
     folder = tmp_path_factory.mktemp("busy") / "bundles"
-    store, other, ended = FileStore(folder), FileStore(folder), Event()
+    store, other, ended = folder_store(folder), folder_store(folder), Event()
     steady = [
         tool(number, display_name=NAMES[number % 7], description=NAMES[number % 5], tags=(f"t{number % 3}",))
         for number in range(1, 150)

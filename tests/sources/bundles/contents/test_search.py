@@ -4,7 +4,7 @@ import pytest
 from helpers import each
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sources.bundles.contents.made import MemoryStore, bundle, put, slugs, tool
+from sources.bundles.contents.made import MemoryStore, bundle, drop, put, slugs, tool
 
 from onetool.services.search.documents import DESCRIPTION, Document
 from onetool.services.search.postings import WordIndex
@@ -94,16 +94,14 @@ def test_names_are_found_however_they_are_written(store):
 
 
 def test_the_search_follows_what_is_written(store):
-    put(store, tool(1, "alpha"))
-    put(store, bundle(1, "first-box"))
+    put(store, bundle(1, "first-box"), tool(1, "alpha"))
     assert found(store, "first") == [(1, "alpha")]
     put(store, bundle(1, "second-box"), tool(1, "alpha", description="omega"))
     assert found(store, "first") == []
     assert found(store, "second omega") == [(1, "alpha")]
-    with store.changing() as changes:
-        changes.drop(f"{bundle().id}/bundle.json")
-    assert found(store, "second", include_disabled=True) == []
     assert found(store, "omgea", include_disabled=True) == [(2, "alpha")], "a word that was learnt later"
+    drop(store, bundle())
+    assert found(store, "omega", include_disabled=True) == []
 
 
 def test_disabled_tools_are_found_only_on_request(store):

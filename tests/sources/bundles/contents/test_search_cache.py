@@ -5,7 +5,7 @@ from threading import Thread
 
 import numpy as np
 import pytest
-from sources.bundles.contents.made import MemoryStore, bundle, path_of, put, slugs, tool
+from sources.bundles.contents.made import MemoryStore, bundle, drop, put, slugs, tool
 
 from onetool.services.search.files import read_arrays, write_arrays
 from onetool.services.search.part import ARRAY_NAMES, TEXT_NAMES
@@ -73,8 +73,7 @@ def test_the_next_process_reads_nothing_again(opened, cache, reads):
 def test_what_has_changed_since_is_read(opened, reads):
     store = filled(opened)
     put(store, tool(4, "alpha-four"))
-    with store.changing() as changes:
-        changes.drop(path_of(tool(1, "alpha-one")))
+    drop(store, tool(1, "alpha-one"))
     del reads[:]
     assert slugs(opened().search(QUERY)) == ["alpha-two", "alpha-four"]
     assert reads == ["alpha-four"]

@@ -4,7 +4,7 @@ import pytest
 from postgres import database, database_url, postgres
 
 from onetool.database.postgres import Postgres
-from onetool.sources.bundles.database import DatabaseStore
+from onetool.sources.bundles.store.store import database_store
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def replica(database_url, database, tmp_path):
 
     def one(*built_in, state=None, **options):
         own = Postgres(database_url)
-        store = DatabaseStore(own, state or tmp_path / f"replica-{len(opened)}", built_in, **options)
+        store = database_store(own, state or tmp_path / f"replica-{len(opened)}", built_in, **options)
         opened.append((own, store))
         return store
 

@@ -3,13 +3,12 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sources.bundles.files.things import an_id, built_in, bundle, rows, tool, with_tool
+from sources.bundles.files.things import an_id, built_in, bundle, tool, with_tool
 
 from onetool.database.listeners import Listeners
-from onetool.sources.bundles.database import tables
 from onetool.sources.bundles.errors import ConflictError, OutdatedError
-from onetool.sources.bundles.files.form import time_text
 from onetool.sources.bundles.queries import tag_of
+from onetool.sources.bundles.store.text import time_text
 
 
 def found(store, query="forecast"):
@@ -102,7 +101,7 @@ def test_revisions_are_never_seen_out_of_order(replica, database):
         seen = []
         while not all(one.done() for one in writing):
             watcher.catch_up()
-            seen.append((watcher._seen.revision, len(watcher.tools())))
+            seen.append((watcher._storage._position.revision, len(watcher.tools())))
     for one in writing:
         one.result()
     watcher.catch_up()
@@ -113,8 +112,7 @@ def test_revisions_are_never_seen_out_of_order(replica, database):
         assert store.tools() == watcher.tools()
 
 
-def test_who_was_away_for_long_reads_everything(replica, monkeypatch):
-    monkeypatch.setattr(tables, "KEPT_REVISIONS", 3)
+def test_who_was_away_for_long_reads_what_has_changed(replica):
     first, second = replica(), replica()
     id, kept = with_tool(first)
     gone = first.put_tool(id, "gone", "1", tool())
@@ -123,42 +121,18 @@ def test_who_was_away_for_long_reads_everything(replica, monkeypatch):
     first.delete_tool(id, "gone", "1")
     for number in range(6):
         first.delete_tool(id, "x", "1") if number % 2 else first.put_tool(id, "x", "1", tool())
-    assert len(rows(first._database)["bundles_gone"]) < 4
     second.catch_up()
     assert second.tools() == first.tools() == [kept]
     assert found(second, "gone") == []
 
 
-def test_a_process_goes_on_where_the_last_one_ended(replica, tmp_path, monkeypatch):
-    first = replica()
-    id, kept = with_tool(first)
-    state = tmp_path / "kept"
-    before = replica(state=state)
-    assert before.tools() == [kept]
-    before.close()
-    more = first.put_tool(id, "more", "1", tool())
-    asked = []
-    read = tables.read_changes
-
-    def noted(work, base, with_switches=False):
-        asked.append(read(work, base, with_switches))
-        return asked[-1]
-
-    monkeypatch.setattr("onetool.sources.bundles.database.read_changes", noted)
-    again = replica(state=state)
-    assert {one.id for one in again.tools()} == {kept.id, more.id}
-    assert [len(one.tools) for one in asked] == [1]
-
-
-def test_what_is_known_of_another_database_is_forgotten(replica, tmp_path, database):
-    state = tmp_path / "kept"
-    old = replica(state=state)
-    with_tool(old)
-    old.close()
-    for table in ("bundle_tools", "bundles"):
-        database.write(lambda work, table=table: work.execute(f"DELETE FROM {table}"))
+def test_what_is_known_of_another_database_is_forgotten(replica, database):
+    store = replica()
+    with_tool(store)
+    database.write(lambda work: work.execute("DELETE FROM bundle_files"))
     database.write(lambda work: work.execute("UPDATE bundle_store SET born = 'another one'"))
-    assert replica(state=state).tools() == []
+    store.catch_up()
+    assert store.tools() == store.bundles() == []
 
 
 def test_two_processes_can_share_a_state_folder(replica, tmp_path):
@@ -173,15 +147,6 @@ def test_two_processes_can_share_a_state_folder(replica, tmp_path):
     first.close()
     second.close()
     assert len(replica(state=tmp_path / "one").tools()) == 2
-
-
-def test_state_that_is_deleted_comes_back(replica, tmp_path):
-    store = replica(state=tmp_path / "one")
-    _, kept = with_tool(store)
-    for file in (tmp_path / "one").iterdir():
-        file.unlink()
-    assert store.tools() == [kept]
-    assert found(store) == [kept]
 
 
 def test_without_a_folder_it_is_in_memory(replica, tmp_path):
@@ -207,8 +172,8 @@ def test_rows_that_only_a_newer_version_can_read_are_told_and_left_alone(replica
     store, other = replica(), replica()
     id, kept = with_tool(store)
     newer = store.put_tool(id, "newer", "1", tool())
-    sql = "UPDATE bundle_tools SET body = %s, revision = 99 WHERE id = %s"
-    database.write(lambda work: work.execute(sql, (body, newer.id)))
+    sql = "UPDATE bundle_files SET body = %s, revision = 99 WHERE path LIKE %s"
+    database.write(lambda work: work.execute(sql, (body, f"%/{newer.slug}@%")))
     database.write(lambda work: work.execute("UPDATE bundle_store SET revision = 99"))
     for one in (store, other):
         one.catch_up()
@@ -239,7 +204,7 @@ def test_what_counts_a_call_never_asks_the_database(replica, monkeypatch):
     """It does so on the event loop."""
     store = replica()
     asked = []
-    monkeypatch.setattr(store._database, "read", asked.append)
+    monkeypatch.setattr(store._storage._database, "read", asked.append)
     store.counter.record("a")
     assert asked == []
 

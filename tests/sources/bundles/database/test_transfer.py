@@ -2,12 +2,13 @@
 
 import msgspec
 import pytest
-from sources.bundles.files.things import Clock, FileStore, an_id, built_in, bundle, file_of, files, rows, tool
+from sources.bundles.files.things import Clock, an_id, built_in, bundle, file_of, files, rows, tool
 
 from onetool.database.moving import Moved
 from onetool.sources.bundles.model import ToolExample
 from onetool.sources.bundles.queries import ListQuery
-from onetool.sources.bundles.transfer import export_bundles, import_bundles
+from onetool.sources.bundles.store.copy import export_bundles, import_bundles
+from onetool.sources.bundles.store.store import folder_store
 
 EXAMPLES = (ToolExample(name="one", args={"city": "Paris"}),)
 
@@ -16,7 +17,7 @@ EXAMPLES = (ToolExample(name="one", args={"city": "Paris"}),)
 def full(tmp_path):
     """A folder with some of everything."""
     clock = Clock()
-    store = FileStore(tmp_path / "bundles", [built_in()], now=clock)
+    store = folder_store(tmp_path / "bundles", [built_in()], now=clock)
     id, off, deleted = an_id(), an_id(), an_id()
     for one, slug in ((id, "weather"), (off, "off"), (deleted, "deleted")):
         store.put_bundle(one, bundle(slug, description="Größe"))
@@ -42,7 +43,7 @@ def test_there_and_back(full, replica, tmp_path):
     assert import_bundles(database, before) == Moved(3 + 2)  # with a switch and examples of built-in tools
     there = export_bundles(database)
     assert there == before
-    back = FileStore(tmp_path / "back", [built_in()])
+    back = folder_store(tmp_path / "back", [built_in()])
     import_bundles(back, there)
     assert files(tmp_path / "back") == files(tmp_path / "bundles")
     assert back.counter.of(before.usage) == full.counter.of(before.usage) != {}
@@ -59,7 +60,7 @@ def test_it_can_be_repeated_and_goes_on_where_it_ended(full, replica, database):
     assert rows(database) == before
     assert store.counter.all() == export.usage
     bundles = [(one, tools[:-1]) for one, tools in export.bundles]
-    other = FileStore(full._folder.with_name("other"), [built_in()])
+    other = folder_store(full._storage._folder.with_name("other"), [built_in()])
     import_bundles(other, export._replace(bundles=bundles))
     assert import_bundles(other, export).moved == sum(1 for _, tools in export.bundles if tools)
     other.close()
@@ -109,15 +110,15 @@ def test_what_differs_is_replaced_with_force(full, replica):
 
 
 def test_files_that_can_not_be_read_are_reported(full, replica):
-    file_of(full._folder).write_text("{")
+    file_of(full._storage._folder).write_text("{")
     export = export_bundles(full)
-    assert [mistake.file for mistake in export.broken] == [str(file_of(full._folder))]
+    assert [mistake.file for mistake in export.broken] == [str(file_of(full._storage._folder))]
     done = import_bundles(replica(), export)
-    assert (done.moved, [one.what for one in done.left]) == (3 + 2, [str(file_of(full._folder))])
+    assert (done.moved, [one.what for one in done.left]) == (3 + 2, [str(file_of(full._storage._folder))])
 
 
 def test_nothing_from_a_folder_that_is_not_there(tmp_path, replica):
-    empty = FileStore(tmp_path / "bundles")
+    empty = folder_store(tmp_path / "bundles")
     assert import_bundles(replica(), export_bundles(empty)) == Moved()
     assert not (tmp_path / "bundles").exists()
     empty.close()

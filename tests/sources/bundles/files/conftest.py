@@ -1,8 +1,8 @@
 import pytest
 from postgres import database, database_url, postgres
-from sources.bundles.files.things import Clock, FileStore, files, rows
+from sources.bundles.files.things import Clock, files, rows
 
-from onetool.sources.bundles.database import DatabaseStore
+from onetool.sources.bundles.store.store import database_store, folder_store
 
 BOTH = ("test_rules", "test_rename", "test_beside")  # in these modules, tests without `folder` are for every store
 
@@ -25,12 +25,12 @@ def opened(tmp_path, clock, backend, request):
     stores = []
 
     def open_files(*built_in, folder=tmp_path / "bundles", **options):
-        stores.append(FileStore(folder, built_in, now=clock, **options))
+        stores.append(folder_store(folder, built_in, now=clock, **options))
         return stores[-1]
 
     def open_tables(*built_in, **options):
         state = tmp_path / f"state-{len(stores)}"
-        stores.append(DatabaseStore(request.getfixturevalue("database"), state, built_in, now=clock, **options))
+        stores.append(database_store(request.getfixturevalue("database"), state, built_in, now=clock, **options))
         return stores[-1]
 
     yield open_files if backend == "files" else open_tables

@@ -15,10 +15,11 @@ from sources.bundles.files.things import an_id, built_in, bundle, reasons, tool,
 from onetool.database.sqlite import SqliteDatabase
 from onetool.sources.bundles import usage
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, OutdatedError
-from onetool.sources.bundles.files import overlay, state_folder
-from onetool.sources.bundles.files import store as file_store
 from onetool.sources.bundles.model import ToolExample
 from onetool.sources.bundles.queries import ListQuery, tag_of
+from onetool.sources.bundles.store import folder as files_of
+from onetool.sources.bundles.store import overlay
+from onetool.sources.bundles.store.paths import STATE
 
 
 def nested(levels, value=0):
@@ -103,7 +104,7 @@ def test_a_broken_file_of_switches_opens_nothing_where_none_were_known(opened, f
     mine, tools = built_in()
     opened((mine, tools)).patch_tool(mine.id, "read-file", "1", False)
     (folder / "builtin.json").write_text('{"tools": {"fs/read-file@1": false}')
-    shutil.rmtree(folder / state_folder.STATE)  # as in a fresh copy
+    shutil.rmtree(folder / STATE)  # as in a fresh copy
     store = opened((mine, tools))
     assert store.bundles() == store.tools() == []
     assert "are disabled" in reasons(store)["builtin.json"]
@@ -126,7 +127,7 @@ def test_examples_of_what_is_built_in_can_be_read_again_or_are_refused(opened, f
         store.put_examples(mine.id, "read-file", "1", many)
     assert store.patch_tool(mine.id, "list-dir", "1", True).is_enabled
     assert (folder / "builtin.json").stat().st_size < 1024**2
-    shutil.rmtree(folder / state_folder.STATE)
+    shutil.rmtree(folder / STATE)
     assert reasons(opened((mine, tools))) == {}
 
 
@@ -260,34 +261,21 @@ def test_one_key_for_all_stores(opened):
     assert opened().key() == store.key()
 
 
-def test_the_file_of_the_key(opened, folder):
-    store = opened()
-    with_tool(store)
-    key = store.key()
-    assert len(key) == 32
-    assert opened().key() == key
-    assert oct((folder / ".state" / "page.key").stat().st_mode & 0o777) == "0o600"
-    (folder / ".state" / "page.key").write_bytes(b"")
-    assert len(other := opened().key()) == 32
-    assert opened().key() == other != key
-
-
 def test_the_key_of_an_empty_store_makes_nothing(store, folder):
     assert store.key() == store.key()
     assert not folder.exists()
 
 
-def test_threads_that_ask_first_get_one_key(store, monkeypatch):
-    started = Barrier(4)
+def test_threads_that_ask_first_get_one_key(opened):
+    with_tool(opened())
+    stores, started = [opened() for _ in range(4)], Barrier(4)
 
-    def read_key(folder):
-        started.wait(10)  # until all of them have seen that there is no key yet
-        return state_folder.read_key(folder)
+    def key(store):
+        started.wait(10)
+        return store.key()
 
-    monkeypatch.setattr(file_store, "read_key", read_key)
     with ThreadPoolExecutor(4) as pool:
-        keys = list(pool.map(lambda _: store.key(), range(4)))
-    assert {*keys} == {store.key()}
+        assert len(set(pool.map(key, stores))) == 1
 
 
 # The place
@@ -317,7 +305,7 @@ def test_a_folder_that_somebody_else_makes_is_noticed(store, opened, folder):
 def test_where_nothing_can_be_written_all_can_be_read(opened, folder, monkeypatch):
     id, kept = with_tool(opened())
     before = {path.name for path in (folder / ".state").iterdir()}
-    monkeypatch.setattr(state_folder.os, "access", lambda *_: False)
+    monkeypatch.setattr(files_of.os, "access", lambda *_: False)
     store = opened()
     assert store.tool(id, "forecast", "1") == kept
     assert [found.tool for found in store.search("forecast")] == [kept]

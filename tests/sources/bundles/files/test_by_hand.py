@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sqlite3
 import time
 
 import pytest
@@ -11,11 +12,10 @@ from sources.bundles.files.things import an_id, built_in, bundle, file_of, files
 
 from onetool.core.schema import CompiledSchema
 from onetool.sources.bundles import validation
-from onetool.sources.bundles.contents import PathTakenError
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, NotFoundError, UnavailableError
-from onetool.sources.bundles.files import sync, writing
-from onetool.sources.bundles.files.store import FileTransaction
 from onetool.sources.bundles.queries import ListQuery
+from onetool.sources.bundles.store import folder as files_of
+from onetool.sources.bundles.store.rows import Mirror
 
 BY_HAND = {"type": "script", "slug": "sum", "version": "1", "scriptImpl": {"code": "1 + 1"}}
 
@@ -128,10 +128,10 @@ def test_what_has_settled_is_not_read_again(store, folder, monkeypatch):
     state = store.state()
     assert not store.sync()
     assert store.state() == state
-    monkeypatch.setattr(sync, "RACY_SECONDS", 0.0)
+    monkeypatch.setattr(files_of, "RACY_S", 0.0)
     store.sync()
     read = []
-    monkeypatch.setattr(sync, "read_files", lambda folder, stamps, paths: iter(read.extend(paths) or ()))
+    monkeypatch.setattr(files_of, "read_row", lambda path, *_: read.append(path))
     assert not store.sync()
     assert read == []
 
@@ -370,7 +370,7 @@ def test_state_that_is_deleted_comes_back(opened, folder):
 @pytest.mark.parametrize("change", ["put", "patch", "rename", "bundle", "all"])
 def test_what_a_person_writes_over_a_change_before_it_is_durable_counts(store, folder, monkeypatch, change):
     id, _ = with_tool(store)
-    sync_folder, edited = writing.sync_folder, []
+    sync_folder, edited = files_of._sync_folder, []
 
     def edit(root, path):
         sync_folder(root, path)
@@ -381,7 +381,7 @@ def test_what_a_person_writes_over_a_change_before_it_is_durable_counts(store, f
                 new.write_bytes(file.read_bytes().replace(b"by-hand", b"by-HAND").replace(b"weather", b"WEATHER"))
                 new.rename(file)
 
-    monkeypatch.setattr(writing, "sync_folder", edit)
+    monkeypatch.setattr(files_of, "_sync_folder", edit)
     if change == "put":
         store.put_tool(id, "other", "1", tool(description="by-hand"))
     elif change == "patch":
@@ -402,11 +402,11 @@ def test_what_a_person_writes_over_a_change_before_it_is_durable_counts(store, f
 def test_what_fails_after_the_files_are_written_does_not_fail_the_write(store, folder, monkeypatch):
     id, _ = with_tool(store)
 
-    def fail(*_):
-        raise PathTakenError("it", None)
+    def fail(*_, **__):
+        raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(FileTransaction, "_put_tool", fail)
+        patch.setattr(Mirror, "run", fail)
         put = store.put_tool(id, "other", "1", tool())
     assert store.tool(id, "other", "1") == put
 

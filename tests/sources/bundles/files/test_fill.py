@@ -7,8 +7,9 @@ import pytest
 from sources.bundles.files.things import reasons
 
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.files import form, store, sync
 from onetool.sources.bundles.queries import ListQuery
+from onetool.sources.bundles.store import folder as files_of
+from onetool.sources.bundles.store import storage, text
 
 TOOL = {"type": "script", "version": "1", "tags": ["a", "b"], "scriptImpl": {"code": "1 + 1"}}
 
@@ -42,21 +43,21 @@ def seen(of):
 
 def test_what_clashes_is_told_by_the_next_process_too(opened, folder, monkeypatch):
     messy(folder)
-    monkeypatch.setattr(store, "MIN_SAVED", 1)
-    monkeypatch.setattr(sync, "RACY_SECONDS", 0.0)
+    monkeypatch.setattr(storage, "MIN_MIRRORED", 1)
+    monkeypatch.setattr(files_of, "RACY_S", 0.0)
     one = opened()
     many = seen(one)
     assert set(reasons(one)) == {"n@1.json", "a.json", "broken.json", "bundle.json"}
     assert len(many[0]) == 4 + 20
     one.close()
-    read, really = [], form.read_tool_file
-    monkeypatch.setattr(sync, "read_tool_file", lambda *args: read.append(args) or really(*args))
+    read, really = [], files_of.read_row
+    monkeypatch.setattr(files_of, "read_row", lambda *args: read.append(args[0]) or really(*args))
     assert seen(opened()) == many
-    assert len(read) == 3 + 7, "only what could not be used is read again"
+    assert read == ["one/tools/broken.json", "zero/tools/broken.json"], "only what could not be read is read again"
 
 
 @pytest.mark.parametrize(
-    "text",
+    "given",
     [
         '{"a": 1, "a": 1}',
         '{"b": [{"a": 1, "\\u0061": 2}]}',
@@ -73,13 +74,13 @@ def test_what_clashes_is_told_by_the_next_process_too(opened, folder, monkeypatc
         " ",
     ],
 )
-def test_json_is_read_as_strictly_as_by_the_strict_reader_alone(monkeypatch, text):
+def test_json_is_read_as_strictly_as_by_the_strict_reader_alone(monkeypatch, given):
     def read():
         try:
-            return repr(form.parsed(text.encode()))
+            return repr(text.parsed(given.encode()))
         except InvalidError as error:
             return error.args
 
     found = read()
-    monkeypatch.setattr(form, "_read_plain", lambda _: None)
+    monkeypatch.setattr(text, "_read_plain", lambda _: None)
     assert read() == found

@@ -1,14 +1,12 @@
 """A disk that is full: what was acknowledged can be read, whether or not the state of this machine can be written."""
 
-import errno
-import os
+import sqlite3
 
 import pytest
 from sources.bundles.files.things import tool, with_tool
 
-from onetool.sources.bundles import contents
 from onetool.sources.bundles.errors import ConflictError, NotFoundError
-from onetool.sources.bundles.files import state_folder, store
+from onetool.sources.bundles.store import storage
 
 
 @pytest.fixture
@@ -16,11 +14,10 @@ def full(monkeypatch):
     """Until it is undone, nothing can be written into the state folder."""
 
     def fail(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(contents, "write_cache", fail)
-    monkeypatch.setattr(state_folder.ChangeLog, "add", fail)
-    monkeypatch.setattr(store, "MIN_SAVED", 1)
+    monkeypatch.setattr(storage, "write_rows", fail)
+    monkeypatch.setattr(storage, "MIN_MIRRORED", 1)
     return monkeypatch
 
 

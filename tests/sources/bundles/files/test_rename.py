@@ -1,11 +1,12 @@
 """A tool under another name: one step for everybody, and the same tool."""
 
+import os
+
 import pytest
 from sources.bundles.files.things import an_id, bundle
 from sources.bundles.files.things import tool as content
 
-from onetool.sources.bundles.errors import ConflictError, NotFoundError
-from onetool.sources.bundles.files import writing
+from onetool.sources.bundles.errors import ConflictError, NotFoundError, UnavailableError
 
 ID = an_id()
 
@@ -42,17 +43,30 @@ def test_tools_exchange_their_names(store, opened, tool):
         assert one.mistakes() == []
 
 
-def test_a_file_that_keeps_its_old_name_is_the_tool_all_the_same(store, opened, tool, monkeypatch, folder):
-    def fail(*_):
-        raise OSError("no")
-
-    monkeypatch.setattr(writing, "rename", fail)
+def test_a_file_that_keeps_its_old_name_is_the_tool_all_the_same(store, opened, tool, folder):
     renamed = store.rename_tool(ID, "one", "1", "two", "1")
-    assert [file.name for file in folder.glob("*/tools/*")] == ["one@1.json"]
+    (file,) = folder.glob("*/tools/*")
+    file.rename(file.with_name("one@1.json"))
+    store.sync()
     assert store.tool(ID, "two", "1") == renamed == opened().tool(ID, "two", "1")
-    monkeypatch.undo()
     assert store.rename_tool(ID, "two", "1", "three", "1").id == tool.id
     assert [file.name for file in folder.glob("*/tools/*")] == ["three@1.json"]
+
+
+def test_a_file_that_can_not_be_renamed_stays_as_it_was(store, tool, monkeypatch, folder):
+    (file,) = folder.glob("*/tools/*")
+    text, rename = file.read_bytes(), os.rename
+
+    def fail(old, new, **how):
+        if str(new).endswith("two@1.json"):
+            raise OSError("no")
+        rename(old, new, **how)
+
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(UnavailableError):
+        store.rename_tool(ID, "one", "1", "two", "1")
+    assert store.tools() == [tool]
+    assert [(one.name, one.read_bytes()) for one in file.parent.iterdir()] == [(file.name, text)]
 
 
 def test_a_name_that_is_taken_and_a_tool_that_is_not_there(store, tool):

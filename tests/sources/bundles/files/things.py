@@ -1,6 +1,5 @@
 """Small bundles and tools, and a clock that can be set."""
 
-from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
 from onetool.sources.bundles.names import derived_id, new_id
 
@@ -69,7 +68,7 @@ def files(folder):
     }
 
 
-TABLES = ("bundle_store", "bundles", "bundle_tools", "bundle_switches", "bundles_gone")
+TABLES = ("bundle_store", "bundle_files")
 
 
 def rows(database):
@@ -87,6 +86,3 @@ def file_of(folder, slug="forecast", version="1"):
 
 def reasons(store):
     return {mistake.file.rsplit("/", 1)[-1]: mistake.message for mistake in store.mistakes()}
-
-
-__all__ = ["FileStore"]

@@ -1,13 +1,13 @@
-"""`BundleStore`, the operations on a store of bundles, whatever its storage.
+"""`BundleStore`, the operations on a store of bundles, wherever its files are kept.
 
-A store has its bundles in memory, and provides the transactions for changes. All methods block and are thread-safe.
-Writes are durable when they return. If a method raises a BundleError, nothing has changed. Built-in and derived bundles
-are listed and found like all others, but only their switches and examples are stored. Deleting a deleted bundle has no
-effect.
+All methods block and are thread-safe. Writes are durable when they return. If a method raises a BundleError, nothing
+has changed. Built-in and derived bundles are listed and found like all others, but only their switches and examples are
+stored. Deleting a deleted bundle has no effect.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from heapq import merge
 from itertools import islice
@@ -21,7 +21,7 @@ from onetool.core.errors import Mistake
 from onetool.core.flock import KEY_BYTES
 from onetool.core.spec import ToolSpec
 from onetool.database import Database
-from onetool.sources.bundles.contents import BundleCache, Contents, KeptTool
+from onetool.database.sqlite import SqliteDatabase
 from onetool.sources.bundles.derived import (
     DerivedBundles,
     KeptSettings,
@@ -29,9 +29,19 @@ from onetool.sources.bundles.derived import (
     kept_settings,
     nothing_derived,
 )
-from onetool.sources.bundles.errors import ConflictError, ForbiddenError
-from onetool.sources.bundles.files.form import (
+from onetool.sources.bundles.errors import BundleError, ConflictError, ForbiddenError
+from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample
+from onetool.sources.bundles.names import check_id, check_slug, check_version, new_id
+from onetool.sources.bundles.queries import FIRST_PAGE, ETag, ListQuery, Rank, SearchHit, get_id
+from onetool.sources.bundles.store.contents import Contents, KeptBundle, KeptTool, broken_file, refuse_closed
+from onetool.sources.bundles.store.folder import Foreign, anybody
+from onetool.sources.bundles.store.overlay import BuiltIn, Overlay, UnknownOverlay, check_built_in, overlay_text
+from onetool.sources.bundles.store.paths import OVERLAY, STATE, bundle_file, tool_file
+from onetool.sources.bundles.store.storage import Change, FolderStorage, Job, Storage, TableStorage
+from onetool.sources.bundles.store.text import (
+    bundle_text,
     check_set,
+    not_empty,
     refuse_stale,
     structure,
     time_seconds,
@@ -40,125 +50,128 @@ from onetool.sources.bundles.files.form import (
     tool_text,
     with_times,
 )
-from onetool.sources.bundles.files.overlay import BuiltIn, Overlay, UnknownOverlay, check_built_in
-from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample
-from onetool.sources.bundles.names import check_id, check_slug, check_version, new_id
-from onetool.sources.bundles.queries import FIRST_PAGE, ETag, ListQuery, Rank, SearchHit, get_id
-from onetool.sources.bundles.transaction import BrokenFileError, StoreTransaction, refuse_closed
 from onetool.sources.bundles.usage import UsageCounter
 
 if TYPE_CHECKING:
     from onetool.services.search.postings import Words
     from onetool.sources.bundles.searching import StoreSearch
 
-CONTENTS, SEARCH_CACHE = "bundles.cache", "search.cache"
+SEARCH_CACHE = "search.cache"
 KEPT_SECONDS = 2 * 24 * 3600  # until a deleted bundle is removed
 MAX_TOOLS = 200_000
 
 
-class BundleStore(ABC):
+def folder_store(
+    folder: Path,
+    built_in: BuiltIn = (),
+    now: Callable[[], float] = time.time,
+    max_tools: int = MAX_TOOLS,
+    foreign: Foreign = anybody,
+    database: Database | None = None,
+    derived: DerivedBundles | None = None,
+) -> "BundleStore":
+    """Open a store in a folder. `database` stores the counts of calls; if it is None, a file in the folder does."""
+    storage = FolderStorage(folder, reserved_ids(built_in), foreign)
+    counts = database or SqliteDatabase(folder / STATE / "state.db")
+    return BundleStore(storage, counts, built_in, now, max_tools, derived)
+
+
+def database_store(
+    database: Database,
+    state: Path | None = None,
+    built_in: BuiltIn = (),
+    now: Callable[[], float] | None = None,
+    max_tools: int = MAX_TOOLS,
+    foreign: Foreign = anybody,
+    derived: DerivedBundles | None = None,
+) -> "BundleStore":
+    """Open the store of a database. `state` is the folder for caches of this database."""
+    storage = TableStorage(database, reserved_ids(built_in), state, foreign)
+    return BundleStore(storage, database, built_in, now or database.now, max_tools, derived)
+
+
+def reserved_ids(built_in: BuiltIn) -> frozenset[str]:
+    return frozenset(item.id for bundle, tools in built_in for item in (bundle, *tools))
+
+
+class BundleStore:
     def __init__(
         self,
-        built_in: BuiltIn,
-        now: Callable[[], float],
-        max_tools: int,
-        derived: DerivedBundles | None,
+        storage: Storage,
         counts: Database,
-        min_saved: int,
+        built_in: BuiltIn = (),
+        now: Callable[[], float] = time.time,
+        max_tools: int = MAX_TOOLS,
+        derived: DerivedBundles | None = None,
     ) -> None:
-        """Create the store. `counts` stores the counts of calls; `min_saved` is for the cache of the contents."""
+        """Create the store. `counts` stores the counts of calls."""
         check_built_in(built_in)
         self.built_in = built_in
-        self.reserved = frozenset(item.id for bundle, tools in built_in for item in (bundle, *tools))
         self.function: Callable[[str], ToolSpec | None] = lambda _name: None
         """Return a function by name: search includes the texts that tools inherit from their functions."""
+        self._storage = storage
         self._derived = derived or nothing_derived()
         self._switched: ReadOnlyBundles | None = None
         self._now = now
         self._max_tools = max_tools
         self.counter = UsageCounter(counts, now)
-        self._contents: Contents | None = None
-        self._synced = -1  # the revision of the last sync
-        self._snapshot = BundleCache(min_saved)
+        self._synced: int | None = None  # the revision of the last sync
         self._key: bytes | None = None
         self._own_key = token_bytes(KEY_BYTES)
+        self.catch_up, self.require_current = storage.catch_up, storage.require_current
+        self.watch, self.stamp = storage.watch, storage.stamp
 
-    # Implemented by each kind of storage
+    # Following changes
 
-    @abstractmethod
     def contents(self) -> Contents:
         """Return the current contents as far as this process knows."""
+        contents = self._storage.contents()
+        if self._synced is None:
+            self._synced = contents.revision
+        return contents
 
-    @abstractmethod
-    def change(self, job: Callable[[StoreTransaction], None], makes: bool = False) -> Any:
-        """Run the job in a transaction, and return its `result`. All errors are BundleErrors.
+    def change(self, job: Job, *, makes: bool = False) -> Any:
+        """Run a job, and return its result. Only a job that `makes` something new may create the store."""
+        return self._storage.change(job, makes=makes)
 
-        Only a job that `makes` something new may create the store.
-        """
-
-    @abstractmethod
     def sync(self) -> bool:
-        """Read external changes, and return whether anything has changed."""
+        """Read external changes, and return whether anything has changed since the last sync."""
+        before = self._synced
+        self._storage.sync()
+        self._synced = self.contents().revision
+        return before != self._synced
 
-    @abstractmethod
-    def catch_up(self) -> None:
-        """Read changes by other processes. This is cheap. Without a connection, the last known state remains."""
-
-    def require_current(self) -> None:  # noqa: B027 - only a shared store can be outdated
-        """Raise UnavailableError if `catch_up` failed, because a missing bundle or tool may exist."""
-
-    @abstractmethod
-    def watch(self, call: Callable[[], None]) -> None:
-        """Call the function, in any thread, when other processes may have changed something. It should `sync`.
-
-        A store without notifications never calls the function.
-        """
-
-    @abstractmethod
-    def stamp(self) -> Hashable:
-        """Return a value that differs after each change that is known without waiting, or None if there is none."""
+    def state(self) -> int:
+        """Return a number that changes with every visible change. This is cheap."""
+        if self._storage.must_ask:
+            self._storage.catch_up()
+        return self.contents().revision
 
     @property
     def must_ask(self) -> bool:
         """Whether changes by other processes are only seen by querying `state`."""
-        return False
+        return self._storage.must_ask
 
-    @abstractmethod
     def file_of(self, tool_id: str) -> str | None:
         """Return the file of a tool, if it has one."""
+        row = self.contents().by_id.get(tool_id)
+        return None if row is None else self._storage.file(row.path)
 
-    @abstractmethod
     def mistakes(self) -> list[Mistake]:
         """Return the stored files that can't be used, each with its path and the reason."""
-
-    @abstractmethod
-    def _shared_key(self) -> bytes | None:
-        """Return the key for page tokens that all processes of this store share, or None while it can't be read."""
-
-    @abstractmethod
-    def _state_folder(self) -> Path | None:
-        """Return the folder for caches, or None if nothing can be written."""
+        return [self._storage.mistake(mistake) for mistake in self.contents().mistakes()]
 
     def key(self) -> bytes:
         """Return the secret key for page tokens: this process's own key if there is no shared one."""
         if self._key is None:
-            self._key = self._shared_key()
+            self._key = self._storage.key()
         return self._key or self._own_key
 
     def close(self) -> None:
         self.counter.close()
-        self._save(is_last=True)
-
-    def _save(self, is_last: bool = False) -> None:
-        contents = self._contents
-        if contents is not None and self._snapshot.is_due(contents, is_last) and (folder := self._state_folder()):
-            self._snapshot.write(folder / CONTENTS, contents)
+        self._storage.close()
 
     # Reading
-
-    def state(self) -> int:
-        """Return a number that changes with every visible change. This is cheap."""
-        return self.contents().revision
 
     def read_only(self) -> ReadOnlyBundles:
         """Return the built-in and derived bundles with their settings."""
@@ -215,7 +228,7 @@ class BundleStore(ABC):
     def _search(self) -> "StoreSearch":
         from onetool.sources.bundles.searching import StoreSearch  # imports numpy
 
-        state = self._state_folder()
+        state = self._storage.state_folder()
         return StoreSearch(self, None if state is None else state / SEARCH_CACHE)
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
@@ -236,20 +249,18 @@ class BundleStore(ABC):
         check_slug(content.slug)
         self._refuse_built_in(id)
 
-        def job(work: StoreTransaction) -> None:
-            stored, now = work.bundle(id), time_text(self._now())
+        def job(now: Contents) -> Change:
+            stored, at = now.bundles.get(id), time_text(self._now())
             if stored is None:
                 refuse_stale(None, match)
-                bundle = Bundle(**msgspec.structs.asdict(content), id=id, created_at=now, modified_at=now)
-                work.result = bundle, True
-                work.add_bundle(bundle)
-                return
-            old, place = stored
+                bundle = Bundle(**msgspec.structs.asdict(content), id=id, created_at=at, modified_at=at)
+                return Change({bundle_file(now.new_folder(bundle)): bundle_text(bundle)}, (bundle, True))
+            old = stored.bundle
             refuse_stale(old, match)
             if create_only and old.soft_deleted_at is None:
                 raise ConflictError(f"a bundle {id} already exists", "exists")
             bundle = self._changed_bundle(old, content)
-            self._keep_bundle(work, old, bundle, place, (bundle, False))
+            return Change(changed_bundle_file(stored, bundle), (bundle, False))
 
         return self.change(job, makes=True)
 
@@ -261,34 +272,31 @@ class BundleStore(ABC):
 
     def patch_bundle(self, id: str, is_enabled: bool, match: ETag | None = None) -> Bundle:
         if (built_in := self._built_in_bundle(id)) is not None:
-            return self.change(lambda work: self._switch(work, built_in, None, is_enabled, match), makes=True)
+            return self._switch(built_in, None, is_enabled, match)
 
-        def job(work: StoreTransaction) -> None:
-            old, place = work.existing_bundle(id)
+        def job(now: Contents) -> Change:
+            stored = now.existing_bundle(id)
+            old = stored.bundle
             refuse_stale(old, match)
             if old.soft_deleted_at is not None:
                 raise ForbiddenError(f"the bundle {old.slug} is deleted; PUT restores it", "deleted")
             bundle = msgspec.structs.replace(old, is_enabled=is_enabled)
-            self._keep_bundle(work, old, bundle, place, bundle)
+            return Change(changed_bundle_file(stored, bundle), bundle)
 
         return self.change(job)
 
     def delete_bundle(self, id: str, match: ETag | None = None) -> None:
         self._refuse_built_in(id)
 
-        def job(work: StoreTransaction) -> None:
-            old, place = work.existing_bundle(id)
-            refuse_stale(old, match)
-            work.refuse_full(old, place)
-            deleted = old.soft_deleted_at or time_text(self._now())
-            self._keep_bundle(work, old, msgspec.structs.replace(old, soft_deleted_at=deleted), place, None)
+        def job(now: Contents) -> Change:
+            stored = now.existing_bundle(id)
+            refuse_stale(stored.bundle, match)
+            if names := now.tool_names(stored):
+                raise ConflictError(not_empty(stored.bundle, names), "not_empty")
+            deleted = stored.bundle.soft_deleted_at or time_text(self._now())
+            return Change(changed_bundle_file(stored, msgspec.structs.replace(stored.bundle, soft_deleted_at=deleted)))
 
         self.change(job)
-
-    def _keep_bundle(self, work: StoreTransaction, old: Bundle, bundle: Bundle, place: str, result: object) -> None:
-        work.result = result
-        if bundle != old:
-            work.change_bundle(place, bundle)
 
     def put_all(self, bundle: Bundle, tools: Iterable[Tool]) -> None:
         """Store a new bundle with its tools, all or nothing."""
@@ -300,24 +308,31 @@ class BundleStore(ABC):
         check_set(tools)
         texts = [tool_text(tool) for tool in tools]
 
-        def job(work: StoreTransaction) -> None:
-            if work.bundle(bundle.id) is not None:
+        def job(now: Contents) -> Change:
+            if bundle.id in now.bundles:
                 raise ConflictError(f"a bundle {bundle.id} already exists", "exists")
-            work.refuse_ids(tools)
-            self.refuse_more(work, len(tools))
-            work.add_bundle(bundle, tools, texts)
+            now.refuse_ids(tools)
+            self.refuse_more(now, len(tools))
+            return Change(new_bundle_files(now, bundle, tools, texts))
 
         self.change(job, makes=True)
 
     def reap(self) -> list[str]:
         """Remove empty bundles that were soft-deleted two days ago, and return their ids."""
 
-        def job(id: str, work: StoreTransaction) -> None:
-            stored = work.bundle(id)  # may have been restored or filled since
-            work.result = stored is not None and self._is_expired(stored[0]) and work.remove_empty_bundle(stored[1])
+        def job(id: str, now: Contents) -> Change:
+            stored = now.bundles.get(id)  # may have been restored or filled since
+            if stored is None or not self._is_expired(stored.bundle) or now.tool_names(stored):
+                return Change({}, False)
+            return Change({bundle_file(stored.folder): None}, True)
+
+        def is_reaped(id: str) -> bool:
+            with suppress(BundleError):  # something else is in the folder, or the database is away
+                return self.change(partial(job, id))
+            return False
 
         expired = [id for id, kept in self.contents().bundles.items() if self._is_expired(kept.bundle)]
-        return [id for id in expired if self.change(partial(job, id))]
+        return [id for id in expired if is_reaped(id)]
 
     def _is_expired(self, bundle: Bundle) -> bool:
         deleted = bundle.soft_deleted_at
@@ -330,12 +345,10 @@ class BundleStore(ABC):
         tool = self._new_tool(bundle_id, slug, version, content)
         text = tool_text(tool)
 
-        def job(work: StoreTransaction) -> None:
-            bundle, place = work.open_bundle(bundle_id)
-            work.refuse_tool(bundle, slug, version)
-            self.refuse_more(work, 1)
-            work.result = tool
-            work.change_bundle(place, None, [tool], [text])
+        def job(now: Contents) -> Change:
+            path = now.new_tool_file(now.open_bundle(bundle_id), slug, version)
+            self.refuse_more(now, 1)
+            return Change({path: text}, tool)
 
         return self.change(job)
 
@@ -353,18 +366,14 @@ class BundleStore(ABC):
         check_set(new)
         texts = [tool_text(tool) for tool in new]
 
-        def job(work: StoreTransaction) -> None:
-            old, place = work.existing_bundle(bundle_id)
-            bundle = old if content is None else self._changed_bundle(old, content)
-            if not new:
-                self._keep_bundle(work, old, bundle, place, new)
-                return
-            refuse_closed(bundle)
-            for tool in new:
-                work.refuse_tool(bundle, tool.slug, tool.version)
-            self.refuse_more(work, len(new))
-            work.result = new
-            work.change_bundle(place, None if bundle == old else bundle, new, texts)
+        def job(now: Contents) -> Change:
+            stored = now.existing_bundle(bundle_id)
+            bundle = stored.bundle if content is None else self._changed_bundle(stored.bundle, content)
+            if new:
+                refuse_closed(bundle)
+                self.refuse_more(now, len(new))
+            paths = [now.new_tool_file(stored, tool.slug, tool.version) for tool in new]
+            return Change({**dict(zip(paths, texts, strict=True)), **changed_bundle_file(stored, bundle)}, new)
 
         return self.change(job)
 
@@ -382,9 +391,7 @@ class BundleStore(ABC):
 
     def patch_tool(self, bundle_id: str, slug: str, version: str, is_enabled: bool, match: ETag | None = None) -> Tool:
         if (built_in := self._built_in_bundle(bundle_id)) is not None:
-            return self.change(
-                lambda work: self._switch(work, built_in, (slug, version), is_enabled, match), makes=True
-            )
+            return self._switch(built_in, (slug, version), is_enabled, match)
         return self._change_tool((bundle_id, slug, version), match, is_enabled=is_enabled)
 
     def put_examples(
@@ -394,15 +401,13 @@ class BundleStore(ABC):
         if (built_in := self._built_in_bundle(bundle_id)) is None:
             return self._change_tool((bundle_id, slug, version), match, examples=examples)
 
-        def job(work: StoreTransaction) -> None:
-            before = work.overlay()
+        def job(now: Contents) -> Change:
+            before = stored_overlay(now)
             bundle = before.bundle(built_in[0])
             old = before.tool(bundle, tool_of(*built_in, slug, version))
             refuse_stale(old, match)
             overlay = before.with_examples(bundle, old, examples)
-            work.result = msgspec.structs.replace(old, examples=examples)
-            if overlay != before:
-                work.replace_overlay(overlay)
+            return Change(overlay_files(before, overlay), msgspec.structs.replace(old, examples=examples))
 
         return self.change(job, makes=True)
 
@@ -410,13 +415,12 @@ class BundleStore(ABC):
         """Change fields that don't affect a tool's place. `tool` is its bundle id, slug and version."""
         bundle_id, slug, version = tool
 
-        def job(work: StoreTransaction) -> None:
-            bundle, place = work.open_bundle(bundle_id)
-            old, at = work.tool(bundle, place, slug, version)
+        def job(now: Contents) -> Change:
+            row = now.existing_tool(now.open_bundle(bundle_id), slug, version)
+            old = row.tool()
             refuse_stale(old, match)
-            work.result = msgspec.structs.replace(old, **fields)
-            if work.result != old:
-                work.replace_tool(work.result, at)
+            changed = msgspec.structs.replace(old, **fields)
+            return Change({row.path: tool_text(changed)} if changed != old else {}, changed)
 
         return self.change(job)
 
@@ -427,38 +431,39 @@ class BundleStore(ABC):
         self._refuse_built_in(bundle_id)
         names = {"slug": check_slug(new_slug), "version": check_version(new_version)}
 
-        def job(work: StoreTransaction) -> None:
-            bundle, place = work.open_bundle(bundle_id)
-            old, at = work.tool(bundle, place, slug, version)
+        def job(now: Contents) -> Change:
+            stored = now.open_bundle(bundle_id)
+            row = now.existing_tool(stored, slug, version)
+            old = row.tool()
             refuse_stale(old, match)
-            work.result = old
-            if (new_slug, new_version) != (slug, version):
-                work.refuse_tool(bundle, new_slug, new_version)
-                modified = max(time_text(self._now()), old.modified_at)
-                work.result = msgspec.structs.replace(old, **names, modified_at=modified)
-                work.replace_tool(work.result, at, is_renamed=True)
+            if (new_slug, new_version) == (slug, version):
+                return Change({}, old)
+            path = now.new_tool_file(stored, new_slug, new_version, but=row.path)
+            modified = max(time_text(self._now()), old.modified_at)
+            renamed = msgspec.structs.replace(old, **names, modified_at=modified)
+            files = {path: tool_text(renamed)} if path == row.path else {row.path: None, path: tool_text(renamed)}
+            return Change(files, renamed)
 
         return self.change(job)
 
     def delete_tool(self, bundle_id: str, slug: str, version: str, match: ETag | None = None) -> None:
         self._refuse_built_in(bundle_id)
 
-        def job(work: StoreTransaction) -> None:
-            bundle, place = work.existing_bundle(bundle_id)
-            try:
-                old, at = work.tool(bundle, place, slug, version)
-                refuse_stale(old, match)
-                work.result = old.id
-            except BrokenFileError as broken:
+        def job(now: Contents) -> Change:
+            stored = now.existing_bundle(bundle_id)
+            broken = now.file(tool_file(stored.folder, slug, version))
+            if now.tool(bundle_id, slug, version) is None and broken is not None and broken.reason:
                 if match is not None:
-                    raise
-                at = broken.path
-            work.remove_tool(at)
+                    raise broken_file(broken)
+                return Change({broken.path: None})
+            row = now.existing_tool(stored, slug, version)
+            refuse_stale(row.tool(), match)
+            return Change({row.path: None}, row.id)
 
         self.counter.forget(self.change(job))
 
-    def refuse_more(self, work: StoreTransaction, new: int) -> None:
-        if work.count() + new > self._max_tools:
+    def refuse_more(self, now: Contents, new: int) -> None:
+        if len(now.by_id) + new > self._max_tools:
             message = f"the limit of {self._max_tools:,} tools would be exceeded"
             raise ForbiddenError(message, "too_many_tools")
 
@@ -478,22 +483,51 @@ class BundleStore(ABC):
 
     def _switch(
         self,
-        work: StoreTransaction,
         built_in: tuple[Bundle, Sequence[Tool]],
         tool: tuple[str, str] | None,
         is_enabled: bool,
         match: ETag | None,
-    ) -> None:
-        before = work.overlay()
-        bundle = before.bundle(built_in[0])
-        if tool is None:
-            old, overlay = bundle, before.with_bundle(bundle, is_enabled)
-        else:
-            if not bundle.is_enabled:
-                raise ForbiddenError(f"the bundle {bundle.slug} is disabled; enable it first", "disabled")
-            old = before.tool(bundle, tool_of(*built_in, *tool))
-            overlay = before.with_tool(bundle, old, is_enabled)
-        refuse_stale(old, match)
-        work.result = msgspec.structs.replace(old, is_enabled=is_enabled)
-        if old.is_enabled != is_enabled:
-            work.replace_overlay(overlay)
+    ) -> Any:
+        """Enable or disable a built-in or derived bundle, or one of its tools."""
+
+        def job(now: Contents) -> Change:
+            before = stored_overlay(now)
+            bundle = before.bundle(built_in[0])
+            if tool is None:
+                old, overlay = bundle, before.with_bundle(bundle, is_enabled)
+            else:
+                if not bundle.is_enabled:
+                    raise ForbiddenError(f"the bundle {bundle.slug} is disabled; enable it first", "disabled")
+                old = before.tool(bundle, tool_of(*built_in, *tool))
+                overlay = before.with_tool(bundle, old, is_enabled)
+            refuse_stale(old, match)
+            files = overlay_files(before, overlay) if old.is_enabled != is_enabled else {}
+            return Change(files, msgspec.structs.replace(old, is_enabled=is_enabled))
+
+        return self.change(job, makes=True)
+
+
+def new_bundle_files(
+    now: Contents, bundle: Bundle, tools: Sequence[Tool], texts: Sequence[bytes]
+) -> dict[str, bytes | None]:
+    """Return the files of a new bundle. `texts` are the texts of its tools."""
+    folder = now.new_folder(bundle)
+    paths = [tool_file(folder, tool.slug, tool.version) for tool in tools]
+    return {bundle_file(folder): bundle_text(bundle), **dict(zip(paths, texts, strict=True))}
+
+
+def changed_bundle_file(stored: KeptBundle, bundle: Bundle) -> dict[str, bytes | None]:
+    """Return the file of a changed bundle, or nothing if it is unchanged."""
+    return {} if bundle == stored.bundle else {bundle_file(stored.folder): bundle_text(bundle)}
+
+
+def stored_overlay(now: Contents) -> Overlay:
+    """Return the settings of read-only bundles. Raises ConflictError if their file can't be used."""
+    file = now.file(OVERLAY)
+    if file is not None and file.reason:
+        raise broken_file(file)
+    return now.overlay
+
+
+def overlay_files(before: Overlay, overlay: Overlay) -> dict[str, bytes | None]:
+    return {} if overlay == before else {OVERLAY: overlay_text(overlay)}

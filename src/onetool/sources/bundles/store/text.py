@@ -1,4 +1,4 @@
-"""Conversion of bundles and tools to the text of their files and back.
+"""Conversion of bundles and tools to the text of their files and back, and checks before a change.
 
 Files are written in a fixed order: first the fields of users, then the fields of the store. Files are untrusted and
 read strictly, but handwritten files may leave out the store's fields. The id is then derived from the file's place and
@@ -18,10 +18,10 @@ from onetool.core.json_data import StrictJsonError, no_constant, unique
 from onetool.core.schema import depth_of
 from onetool.core.text import LAST_SECOND
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, OutdatedError, invalid_at
-from onetool.sources.bundles.files.disk import MAX_FILE_BYTES
 from onetool.sources.bundles.model import OMITTED_IF_EMPTY, SCHEMA_VERSION, Bundle, Tool, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
 from onetool.sources.bundles.queries import ETag, tag_of
+from onetool.sources.bundles.store.paths import MAX_FILE_BYTES
 from onetool.sources.bundles.validation import check_schemas, read_bundle, read_tool
 
 
@@ -55,11 +55,10 @@ def refuse_stale(thing: Bundle | Tool | None, match: ETag | None) -> None:
         raise OutdatedError(f"{why}: get it again, then repeat the change")
 
 
-def not_empty(bundle: Bundle, tools: list[str], where: str = "") -> str:
-    """Return the message for a bundle with tools, which are in the folder `where`, if any."""
+def not_empty(bundle: Bundle, tools: list[str]) -> str:
+    """Return the message for a bundle with tools."""
     first = ", ".join(tools[:3]) + (" …" if len(tools) > 3 else "")
-    where = f"{where}: {first}" if where else first
-    return f"the bundle {bundle.slug} is not empty: delete its {len(tools)} tools first ({where})"
+    return f"the bundle {bundle.slug} is not empty: delete its {len(tools)} tools first ({first})"
 
 
 def tool_of(bundle: Bundle, tools: Sequence[Tool], slug: str, version: str) -> Tool:
@@ -132,8 +131,10 @@ def bundle_text(bundle: Bundle) -> bytes:
 def tool_text(tool: Tool, is_kept: bool = False) -> bytes:
     """Return the text of a tool's file. The schemas of stored tools (`is_kept`) are not checked again."""
     text = _yaml_text(tool, _TOOL_KEYS)
-    read = _tool if is_kept else read_tool_file
-    if read(text, tool.bundle_id, "", 0) != tool:
+    read = _tool(parsed(text), tool.bundle_id, "", 0)
+    if not is_kept:
+        check_schemas(read)
+    if read != tool:
         raise InvalidError(_LOSSY, "")
     return text
 
@@ -163,7 +164,45 @@ def _yaml_text(thing: Bundle | Tool, keys: tuple[str, ...]) -> bytes:
 
 def read_bundle_file(text: bytes, folder: str, mtime_ns: int) -> Bundle:
     """Read a bundle's file in the folder named `folder`. Raises InvalidError."""
+    return _bundle(parsed(text), folder, mtime_ns)
+
+
+def read_tool_file(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
+    """Read a tool's file. `bundle_id`, of the bundle in its folder, overrides the file. Raises InvalidError."""
+    tool = _tool(parsed(text), bundle_id, folder, mtime_ns)
+    check_schemas(tool)
+    return tool
+
+
+def bundle_body(text: bytes, folder: str, mtime_ns: int) -> bytes:
+    """Return a bundle's file as compact JSON with all fields of the store. Raises InvalidError."""
     data = parsed(text)
+    bundle = _bundle(data, folder, mtime_ns)
+    return _body(bundle, data, softDeletedAt=bundle.soft_deleted_at)
+
+
+def tool_body(text: bytes, folder: str, mtime_ns: int) -> bytes:
+    """Return a tool's file as compact JSON with all fields of the store, but its bundle's id. Raises InvalidError."""
+    data = parsed(text)
+    tool = _tool(data, "", folder, mtime_ns)
+    check_schemas(tool)
+    return _body(tool, data, tags=tool.tags)
+
+
+_IN_BODY = frozenset((*_BUNDLE_KEYS, *_TOOL_KEYS, "schemaVersion"))
+
+
+def body_of(data: Mapping[str, Any]) -> bytes:
+    """Return the content of a bundle's or tool's file as compact JSON, without what can be left out."""
+    return msgspec.json.encode({key: one for key, one in data.items() if (one or one is False) and key in _IN_BODY})
+
+
+def _body(thing: Bundle | Tool, data: Mapping[str, Any], **more: Any) -> bytes:
+    times = {"id": thing.id, "createdAt": thing.created_at, "modifiedAt": thing.modified_at}
+    return body_of({**data, **times, **more})
+
+
+def _bundle(data: Mapping[str, Any], folder: str, mtime_ns: int) -> Bundle:
     check_format(data)
     content = read_bundle(data)
     check_slug(content.slug)
@@ -177,15 +216,7 @@ def read_bundle_file(text: bytes, folder: str, mtime_ns: int) -> Bundle:
     return _as_edited(bundle, data, mtime_ns)
 
 
-def read_tool_file(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
-    """Read a tool's file. `bundle_id`, of the bundle in its folder, overrides the file. Raises InvalidError."""
-    tool = _tool(text, bundle_id, folder, mtime_ns)
-    check_schemas(tool)
-    return tool
-
-
-def _tool(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
-    data = parsed(text)
+def _tool(data: Mapping[str, Any], bundle_id: str, folder: str, mtime_ns: int) -> Tool:
     check_format(data)
     slug, version = _name(data, "slug"), _name(data, "version")
     check_slug(slug)

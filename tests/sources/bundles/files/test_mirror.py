@@ -1,27 +1,28 @@
-"""What one process writes, the others see at once: it stands in a log, and they read those files alone."""
+"""What one process writes, the others see at once: it stands in the mirror, and they read those rows alone."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Barrier, Event, Thread
 
 import pytest
-from sources.bundles.files.things import an_id, bundle, file_of, tool, with_tool
+from sources.bundles.files.things import an_id, built_in, bundle, file_of, tool, with_tool
 
-from onetool.sources.bundles.files import disk, state_folder, store
-from onetool.sources.bundles.files.sync import find_changes
+from onetool.sources.bundles.errors import ConflictError
 from onetool.sources.bundles.queries import ListQuery
+from onetool.sources.bundles.store import storage
+from onetool.sources.bundles.store.folder import find_changes
 
 
 @pytest.fixture
 def looks(monkeypatch):
-    """What was looked at: paths, or None for the whole folder."""
+    """What was looked at: folders, or None for all of them."""
     found = []
 
-    def find(folder, known, foreign=disk.anybody, paths=None, is_settled=False):
-        found.append(paths)
-        return find_changes(folder, known, foreign, paths, is_settled)
+    def find(folder, known, foreign, only=None):
+        found.append(only)
+        return find_changes(folder, known, foreign, only)
 
-    monkeypatch.setattr(store, "find_changes", find)
+    monkeypatch.setattr(storage, "find_changes", find)
     return found
 
 
@@ -34,11 +35,11 @@ def two(opened, folder):
     return first, second, id
 
 
-def log_of(folder):
-    return folder / ".state" / "changes.log"
+def mirror_of(folder):
+    return folder / ".state" / "files.db"
 
 
-def test_only_the_files_of_a_change_are_read(two, looks):
+def test_only_the_folders_of_a_change_are_looked_at(two, looks):
     first, second, id = two
     put = first.put_tool(id, "other", "1", tool())
     assert second.tool(id, "other", "1") == put
@@ -50,8 +51,7 @@ def test_only_the_files_of_a_change_are_read(two, looks):
     first.put_bundle(id, bundle("renamed"))
     assert second.bundle(id).slug == "renamed"
     assert second.search("renamed")
-    assert all(len(paths) <= 2 for paths in looks)
-    assert len(looks) == 4
+    assert looks == [{f"weather-{id[-12:]}"}] * 4
 
 
 def test_a_change_of_several_files_is_seen_at_once(two):
@@ -70,15 +70,15 @@ def bundle_of(one):
 
 def test_nobody_reads_what_was_before_while_news_are_taken_in(two, monkeypatch):
     first, second, id = two
-    monkeypatch.setattr(store, "READ_SECONDS", 10**6)
     put, begun, go_on = first.put_tool(id, "other", "1", tool()), Event(), Event()
+    read_changes = storage.read_changes
 
-    def find(*args, **how):
+    def read(*args):
         begun.set()
         assert go_on.wait(60)
-        return find_changes(*args, **how)
+        return read_changes(*args)
 
-    monkeypatch.setattr(store, "find_changes", find)
+    monkeypatch.setattr(storage, "read_changes", read)
     with ThreadPoolExecutor(2) as threads:
         one = threads.submit(second.tool, id, "other", "1")
         assert begun.wait(60)
@@ -89,8 +89,6 @@ def test_nobody_reads_what_was_before_while_news_are_taken_in(two, monkeypatch):
 
 
 def test_switches_are_told_too(opened, folder):
-    from sources.bundles.files.things import built_in
-
     mine = built_in()
     first, second = opened(mine), opened(mine)
     assert len(second.tools()) == 2
@@ -98,58 +96,36 @@ def test_switches_are_told_too(opened, folder):
     assert [one.slug for one in second.tools()] == ["list-dir"]
 
 
-def test_what_is_told_by_half_leads_to_a_look_at_everything(two, folder, looks):
-    first, second, id = two
-    with log_of(folder).open("ab") as log:
-        log.write(b'["weather')  # of a process that was killed
-    assert second.tool(id, "forecast", "1") is not None
-    put = first.put_tool(id, "other", "1", tool())
-    assert second.tool(id, "other", "1") == put
-    assert None in looks
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["../other/bundle.json", "a/../bundle.json", "/etc/tools/x.json", "a\\u0000b/bundle.json", "\\ud800", "", "a/b"],
-)
-def test_what_no_store_would_tell_leads_to_a_look_at_everything(two, folder, looks, path):
-    _, second, _ = two
-    (folder.parent / "other").mkdir()
-    (folder.parent / "other" / "bundle.json").write_text('{"slug": "outside", "displayName": "Outside"}')
-    with log_of(folder).open("a") as log:
-        log.write(f'["{path}"]\n')
-    assert [one.slug for one in second.bundles()] == ["weather"]
-    assert looks == [None]
-    assert second.mistakes() == []
-
-
 @pytest.mark.parametrize("harm", ["deleted", "cut", "another", "a link", "a pipe"])
-def test_a_log_that_is_not_what_it_was_leads_to_a_look_at_everything(two, folder, harm, tmp_path):
+def test_a_mirror_that_is_not_what_it_was_is_made_anew(two, opened, folder, harm, tmp_path):
     first, second, id = two
-    log = log_of(folder)
+    file = mirror_of(folder)
     if harm == "cut":
-        os.truncate(log, 3)
+        os.truncate(file, 3)
     else:
-        log.unlink()
+        for path in file.parent.glob("files.db*"):
+            path.unlink()
     if harm == "another":
-        log.write_bytes(b"[]\n" * 1000)
+        file.write_bytes(b"[]\n" * 1000)
     if harm == "a link":
-        log.symlink_to(tmp_path / "elsewhere")
+        file.symlink_to(tmp_path / "elsewhere")
     if harm == "a pipe":
-        os.mkfifo(log)
+        os.mkfifo(file)
     put = first.put_tool(id, "other", "1", tool())
     second.sync()
-    assert second.tool(id, "other", "1") == put
+    assert second.tool(id, "other", "1") == put == opened().tool(id, "other", "1")
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_log_that_is_long_begins_anew(two, folder, monkeypatch):
-    first, second, id = two
-    monkeypatch.setattr(state_folder, "MAX_LOG_BYTES", 100)
-    for number in range(10):
-        put = first.put_tool(id, f"t{number}", "1", tool())
-        assert second.tool(id, f"t{number}", "1") == put
-    assert log_of(folder).stat().st_size < 250
+def test_a_row_never_counts_more_than_its_file(two, opened, folder):
+    """Nothing of the mirror is used for files that have changed, or that are gone."""
+    first, _, id = two
+    first.put_tool(id, "gone", "1", tool())
+    file_of(folder, "gone").unlink()
+    file_of(folder).write_text(file_of(folder).read_text().replace("Says", "Knows"))
+    for one in (opened(), opened()):
+        assert one.tool(id, "gone", "1") is None
+        assert one.tool(id, "forecast", "1").description.startswith("Knows")
 
 
 def test_a_name_that_is_not_utf8_is_found(two, folder):
@@ -171,7 +147,7 @@ def test_of_many_processes_that_add_one_tool_one_wins(opened):
             together.wait()
             try:
                 made.append(one.put_tool(id, f"t{number}", "1", tool()))
-            except store.ConflictError:
+            except ConflictError:
                 continue
 
     threads = [Thread(target=add, args=(one,)) for one in stores]
@@ -191,10 +167,10 @@ def test_what_changes_while_a_store_opens_is_not_missing(opened, monkeypatch):
 
     def find(*args, **options):
         found = find_changes(*args, **options)
-        monkeypatch.setattr(store, "find_changes", find_changes)
+        monkeypatch.setattr(storage, "find_changes", find_changes)
         first.put_bundle(id, bundle("after"))
         return found
 
-    monkeypatch.setattr(store, "find_changes", find)
+    monkeypatch.setattr(storage, "find_changes", find)
     assert second.contents().bundle(id).slug == "before"
     assert second.contents().bundle(id).slug == "after"

@@ -9,11 +9,19 @@ from typing import NamedTuple, TypeVar
 from onetool.core.errors import Mistake
 from onetool.database.moving import LeftBehind, Moved, Progress
 from onetool.sources.bundles.errors import ConflictError, NotFoundError
-from onetool.sources.bundles.files.form import check_set, tool_text
-from onetool.sources.bundles.files.overlay import Overlay
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.rules import BundleStore
-from onetool.sources.bundles.transaction import StoreTransaction
+from onetool.sources.bundles.store.contents import Contents
+from onetool.sources.bundles.store.overlay import Overlay
+from onetool.sources.bundles.store.paths import tool_file
+from onetool.sources.bundles.store.storage import Change
+from onetool.sources.bundles.store.store import (
+    BundleStore,
+    changed_bundle_file,
+    new_bundle_files,
+    overlay_files,
+    stored_overlay,
+)
+from onetool.sources.bundles.store.text import check_set, tool_text
 from onetool.sources.bundles.usage import Counts
 
 T = TypeVar("T")
@@ -48,10 +56,9 @@ def import_bundles(
     several tools in one transaction.
     """
     moved, same, left = 0, 0, [LeftBehind(mistake.file or "bundles", mistake.message) for mistake in export.broken]
-    known = {bundle.id: tools for bundle, tools in export_bundles(store).bundles} if force else {}
     for number, (bundle, tools) in enumerate(export.bundles, 1):
         try:
-            is_new = _restore(store, bundle, tools, known.get(bundle.id, ()) if force else None)
+            is_new = _restore(store, bundle, tools, force)
             moved, same = moved + is_new, same + (not is_new)
         except ConflictError as error:
             left.append(LeftBehind(f"bundles: {bundle.slug}", str(error), is_conflict=not force))
@@ -64,81 +71,50 @@ def import_bundles(
 
 
 def _overlay(store: BundleStore) -> Overlay:
-    def job(work: StoreTransaction) -> None:
-        work.result = work.overlay()
-
     try:
-        return store.change(job)
+        return store.change(lambda now: Change({}, stored_overlay(now)))
     except NotFoundError:  # the store doesn't exist yet
         return Overlay()
 
 
-def _restore(store: BundleStore, bundle: Bundle, tools: Sequence[Tool], replaced: Sequence[Tool] | None) -> bool:
-    """Restore a bundle, and return whether anything was missing. `replaced` are the store's tools to replace."""
+def _restore(store: BundleStore, bundle: Bundle, tools: Sequence[Tool], force: bool) -> bool:
+    """Restore a bundle, and return whether anything was missing."""
     check_set(tools)
     texts = {tool.id: tool_text(tool, is_kept=True) for tool in tools}
 
-    def job(work: StoreTransaction) -> None:
-        stored, work.result = work.bundle(bundle.id), False
-        new = list(tools)
-        if stored is not None and replaced is not None:
-            new = _replace(work, stored, tools, replaced)
-        elif stored is not None:
-            new = [tool for tool in tools if not _is_stored(work, stored, tool)]
-        work.refuse_ids(new)
-        store.refuse_more(work, len(new))
-        added = new, [texts[tool.id] for tool in new]
+    def job(now: Contents) -> Change:
+        stored = now.bundles.get(bundle.id)
+        here = now.tools.get(bundle.id, {})
+        new = [tool for tool in tools if (row := here.get((tool.slug, tool.version))) is None or row.tool() != tool]
+        ids, names = {tool.id for tool in new}, {(tool.slug, tool.version) for tool in new}
+        replaced = [row for row in here.values() if row.id in ids or (row.slug, row.version) in names]
+        if replaced and not force:
+            name = f"{bundle.slug}/{replaced[0].slug}@{replaced[0].version}"
+            raise ConflictError(f"another {name} already exists: remove one of them, or rename it", "exists")
+        now.refuse_ids(tool for tool in new if tool.id not in {row.id for row in replaced})
+        store.refuse_more(now, len(new) - len(replaced))
         if stored is None:
-            work.result = True
-            work.add_bundle(bundle, *added)
-            return
-        old, place = stored
-        if old != bundle and replaced is None:
+            return Change(new_bundle_files(now, bundle, new, [texts[tool.id] for tool in new]), True)
+        if stored.bundle != bundle and not force:
             raise ConflictError(f"another bundle {bundle.slug} already exists, with the id {bundle.id}", "exists")
-        if old != bundle or new:
-            work.result = True
-            work.change_bundle(place, None if old == bundle else bundle, *added)
+        files: dict[str, bytes | None] = {row.path: None for row in replaced}
+        files |= {tool_file(stored.folder, tool.slug, tool.version): texts[tool.id] for tool in new}
+        files |= changed_bundle_file(stored, bundle)
+        return Change(files, bool(files))
 
     return store.change(job, makes=True)
-
-
-def _is_stored(work: StoreTransaction, bundle: tuple[Bundle, str], tool: Tool) -> bool:
-    try:
-        old, _ = work.tool(*bundle, tool.slug, tool.version)
-    except NotFoundError:
-        return False
-    if old != tool:
-        name = f"{bundle[0].slug}/{tool.slug}@{tool.version}"
-        raise ConflictError(f"another {name} already exists: remove one of them, or rename it", "exists")
-    return True
-
-
-def _replace(
-    work: StoreTransaction, bundle: tuple[Bundle, str], tools: Sequence[Tool], old: Sequence[Tool]
-) -> list[Tool]:
-    """Remove existing tools with the ids or names of these tools. Return the tools to add."""
-    before = {tool.id: tool for tool in old}
-    new = [tool for tool in tools if before.get(tool.id) != tool]
-    ids, names = {tool.id for tool in new}, {(tool.slug, tool.version) for tool in new}
-    for tool in old:
-        if tool.id in ids or (tool.slug, tool.version) in names:
-            work.remove_tool(work.tool(*bundle, tool.slug, tool.version)[1])
-            work.result = True
-    return new
 
 
 def _restore_overlay(store: BundleStore, overlay: Overlay, force: bool) -> Moved:
     """Restore the settings. Existing settings of other tools stay."""
 
-    def job(work: StoreTransaction) -> None:
-        before = work.overlay()
+    def job(now: Contents) -> Change:
+        before = stored_overlay(now)
         bundles, bundles_moved = _merge_settings(before.bundles, overlay.bundles, force)
         tools, tools_moved = _merge_settings(before.tools, overlay.tools, force)
         examples, examples_moved = _merge_settings(before.examples, overlay.examples, force)
         merged = Overlay(bundles=bundles, tools=tools, examples=examples)
-        work.result = bundles_moved, tools_moved, examples_moved
-        if merged != before:
-            work.replace_overlay(merged)
+        return Change(overlay_files(before, merged), (bundles_moved, tools_moved, examples_moved))
 
     if overlay == Overlay():
         return Moved()

@@ -7,9 +7,9 @@ from typing import TypeVar
 import msgspec
 
 from onetool.sources.bundles.errors import InvalidError, invalid_at
-from onetool.sources.bundles.files.disk import MAX_FILE_BYTES
-from onetool.sources.bundles.files.form import check_format, parsed
 from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool, ToolExample
+from onetool.sources.bundles.store.paths import MAX_FILE_BYTES
+from onetool.sources.bundles.store.text import check_format, parsed
 from onetool.sources.bundles.validation import converted
 
 MAX_EXAMPLE_BYTES = MAX_FILE_BYTES // 2  # bytes of JSON of all tools, which leaves room for switches
