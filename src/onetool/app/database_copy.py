@@ -5,7 +5,6 @@ are decrypted, and encrypted for the target. Tokens revoked in either place stay
 place stay ended.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
@@ -238,6 +237,5 @@ def _join_sessions(before: bytes | None, body: bytes) -> bytes | None:
     there, new = read_session_state(before), read_session_state(body)
     if there is None or new is None or there.key != new.key:
         return None
-    now = time.time()
-    joined = there.joining(new, now)
-    return before if joined == there.joining(there, now) else msgspec.json.encode(joined)
+    joined = there.joining(new)
+    return before if joined == there else msgspec.json.encode(joined)

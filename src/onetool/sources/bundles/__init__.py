@@ -9,16 +9,11 @@ errors        the errors of a store
 
 Storage:
 
-rules         BundleStore: reading and changing any store, by the same rules
-transaction   a change of a store
-contents      all bundles and tools of a store in memory, and a cache file for the next start
+store         BundleStore: a bundle is its files, in a folder or in a database
 queries       queries and their results, and the visibility of bundles and tools
-files/        the store in a folder
-database/     the store in the database that replicas share
 row_facts     additional fields of tools in lists
 searching     the search index of a store's tools in memory
 usage         the number of calls and the last call of each tool
-transfer      copying everything between two stores
 
 Operations:
 
