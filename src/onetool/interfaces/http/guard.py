@@ -253,9 +253,11 @@ class Guard:
 
     def _route(self, path: str) -> Route:
         """Return the route of a path, which is compared without the prefix of a mount."""
-        scope = {"type": "http", "path": path, "root_path": "", "method": ""}
         near = self._by_start.get(path.split("/", 2)[1], ()) if path[:1] == "/" else ()
-        return next((route for route in near if route.matches(scope)[0] is routing.Match.FULL), NOWHERE)
+        for route in near:
+            if route.path_regex.match(path) is not None:
+                return route
+        return NOWHERE
 
     @contextmanager
     def _admit_message(self, principal: Principal, address: str) -> Generator[None]:
