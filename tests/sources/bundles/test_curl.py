@@ -12,6 +12,7 @@ from upstream import Reply, Upstream
 
 from onetool.core.schema import CompiledSchema
 from onetool.http.template import RequestTemplate
+from onetool.http.tool import tool_to_inspect
 from onetool.sources.bundles.curl import from_curl
 from onetool.sources.bundles.curl.command import words
 from onetool.sources.bundles.errors import InvalidError
@@ -334,7 +335,6 @@ def test_how_the_answer_is_read(command, encoding):
         ("curl -m nan https://x.example", "-m/--max-time: invalid number value: 'nan'"),
         ("curl -F file https://x.example", "name=@path for a file"),
         ("curl -F a=1 -d b=2 https://x.example", "several bodies"),
-        ("curl -F 'a=@x;type=no type' https://x.example", "contentType"),
         ("curl https://x.example -H 'Content-Type: multipart/form-data; boundary=x' --data-raw 'x'", "multipart"),
         ("curl -d @body.json https://x.example", "files are not supported"),
         ("curl -b cookies.txt https://x.example", "files of cookies"),
@@ -352,7 +352,6 @@ def test_how_the_answer_is_read(command, encoding):
         ("curl https://x.example/[1-9]", "several URLs"),
         ("curl -X BREW https://x.example", "a tool can send"),
         ("curl https://x.example --json '{'", "not JSON"),
-        ("curl -H $'X: a\\nEvil: b' https://x.example", "one line"),
         ("curl --digest -u a:b https://x.example", "not supported: --digest"),
         ("curl https://x.example -H 'Authorization: AWS4-HMAC-SHA256 Credential=a'", "signature"),
         ("curl https://x.example/\ue000", "characters"),
@@ -363,6 +362,19 @@ def test_how_the_answer_is_read(command, encoding):
 )
 def test_what_is_not_understood(command, why):
     assert why in refused(command)
+
+
+@each(
+    ("command", "why"),
+    [
+        ("curl -F 'a=@x;type=no type' https://x.example", "contentType"),
+        ("curl -H $'X: a\\nEvil: b' https://x.example", "one line"),
+    ],
+)
+def test_what_no_tool_sends_is_refused_when_it_is_stored(command, why):
+    with pytest.raises((InvalidError, ValueError), match=why):
+        content = read_tool(from_curl(command).tool, "t", "1")
+        tool_to_inspect(http_of(content), content.arg_schema)
 
 
 def test_words_as_bash_reads_them():

@@ -9,10 +9,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-from onetool.http.tool import HttpTool, tool_to_inspect
-from onetool.sources.bundles.model import http_of, limits_of
 from onetool.sources.bundles.names import CAMEL, MAX_SLUG, fits
-from onetool.sources.bundles.validation import read_tool
 
 MAX_TITLE = 120
 MAX_DESCRIPTION = 600
@@ -259,9 +256,3 @@ def placeholder(name: str) -> str:
 
 def is_header_name(text: str) -> bool:
     return bool(_HEADER.fullmatch(text))
-
-
-def http_tool_of(tool: dict[str, Any]) -> HttpTool:
-    """Build an HTTP tool with the store's validation. The tool can't be called."""
-    content = read_tool(tool, "tool", "1")
-    return tool_to_inspect(http_of(content), content.arg_schema, limits_of(content))

@@ -12,11 +12,9 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from onetool.core.mismatch import place_of
 from onetool.http.definition import Method
 from onetool.http.errors import RequestRefusedError
 from onetool.http.files import FILE_TIMEOUT_MS, MAX_FILE_BYTES
-from onetool.http.placeholders import TemplateError
 from onetool.http.url import parse_url
 from onetool.sources.bundles.curl.arguments import (
     ArgumentCollector,
@@ -31,7 +29,7 @@ from onetool.sources.bundles.curl.arguments import (
 )
 from onetool.sources.bundles.curl.command import BEGIN, Command, read_command, words
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.import_names import http_tool_of, is_header_name, literal, path_slug
+from onetool.sources.bundles.import_names import is_header_name, literal, path_slug
 
 _METHODS = Method.__args__
 _URL = re.compile(r"(?i)(https?)://(?:([^/?#@]*)@)?([^/?#@]+)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
@@ -52,7 +50,7 @@ class FromCurl(NamedTuple):
 
 
 def from_curl(command: str) -> FromCurl:
-    """Convert a curl command. Raises InvalidError for unsupported parts."""
+    """Convert a curl command. Raises InvalidError for unsupported parts. The tool is checked when it is stored."""
     parsed, variables = read_command(words(command))
     return _Converter(parsed, variables).convert()
 
@@ -106,12 +104,6 @@ class _Converter:
         }
         if self._command.sends_files:
             tool["limits"] = {"maxRequestBytes": MAX_FILE_BYTES}
-        try:
-            http_tool_of(tool)
-        except TemplateError as error:
-            raise InvalidError(
-                f"the command can't be converted into a tool: {place_of(error.pointer)}: {error}"
-            ) from None
         return FromCurl(slug, tool, [self._host], self._secrets.found, self._notes)
 
     # URL

@@ -12,13 +12,11 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from onetool.core.errors import OneToolError
-from onetool.http.placeholders import TemplateError
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.import_names import (
     UniqueSlugs,
     bundle_slug,
     described,
-    http_tool_of,
     printable,
     title,
     version_label,
@@ -119,16 +117,15 @@ class OpenApiImport:
             self._current = operation.name
             self._document.check_time()
             try:
-                tool, urls = self._converter.convert(operation)
-                tool_secrets = http_tool_of(tool).secrets
+                tool, urls, names = self._converter.convert(operation)
             except BadDocumentError:
                 raise
-            except (UnresolvedError, OneToolError, TemplateError) as error:
+            except (UnresolvedError, OneToolError) as error:
                 skipped.append(ImportNote(operation.name, str(error)))
                 continue
             tools.append((slug, self._version, tool))
             hosts.update(dict.fromkeys(map(host_of, urls)))
-            secrets.update(dict.fromkeys(sorted(tool_secrets)))
+            secrets.update(dict.fromkeys(sorted(names)))
         if (left := len(operations) - MAX_OPERATIONS) > 0:
             why = f"{left:,} more operations: an import is limited to {MAX_OPERATIONS:,}; {IMPORT_A_PART}"
             skipped.append(ImportNote("", why))

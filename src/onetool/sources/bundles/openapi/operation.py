@@ -326,8 +326,11 @@ class OperationConverter:
         self._results = Results(document)
         self._assembly = SchemaAssembler(self._schemas.definitions)
 
-    def convert(self, operation: Operation) -> tuple[dict[str, Any], list[str]]:
-        """Return the tool and the URLs whose hosts it calls. Raises UnresolvedError for unsupported operations."""
+    def convert(self, operation: Operation) -> tuple[dict[str, Any], list[str], tuple[str, ...]]:
+        """Return the tool, the URLs whose hosts it calls, and its secrets. The tool is checked when it is stored.
+
+        Raises UnresolvedError for unsupported operations.
+        """
         data = operation.data
         is_undocumented = self._token and self._security.is_empty
         auth = self._security.token() if is_undocumented else self._security.of(data)
@@ -363,7 +366,7 @@ class OperationConverter:
         }
         if body.has_files:
             tool["limits"] = {"maxRequestBytes": MAX_FILE_BYTES}
-        return tool, [base, *auth.urls]
+        return tool, [base, *auth.urls], auth.secrets
 
     def base(self, operation: Operation) -> str:
         """Return the URL of the nearest servers."""
