@@ -6,7 +6,7 @@ Imported only if there are bundles, because it loads SQLite and the HTTP handler
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from onetool.app.runtime import CurrentRuntime, RunCode
     from onetool.http.definition import HttpImpl, ToolLimits
     from onetool.http.preview import PreviewRequest
+    from onetool.http.tool import HttpTool
     from onetool.http.upstream import OnResponse
     from onetool.sources.bundles.model import Tool
     from onetool.sources.bundles.tool_factory import Health, SecretHosts
@@ -166,7 +167,7 @@ class AppBundleRuntime:
         limits: "ToolLimits",
         bundle: str | None = None,
         on_response: "OnResponse | None" = None,
-    ) -> Callable[..., Awaitable[Any]]:
+    ) -> "HttpTool":
         from onetool.http.tool import HttpTool
 
         return HttpTool(impl, arg_schema, limits, lambda: self._current.runtime.http_context, bundle, on_response)
@@ -177,23 +178,18 @@ class AppBundleRuntime:
         outside = self._current.runtime.http_context
         return HttpTool(http_of(tool), tool.arg_schema, limits_of(tool), lambda: outside, tool.bundle_id).preview(args)
 
-    def why_not_called(self, impl: "HttpImpl", arg_schema: Mapping[str, Any]) -> str | None:
-        from onetool.http.tool import tool_to_inspect
-
+    def why_not_called(self, made: "HttpTool") -> str | None:
         hosts = self._current.runtime.http_context.hosts
         try:
-            for url in tool_to_inspect(impl, arg_schema).fixed_urls:
+            for url in made.fixed_urls:
                 hosts.check(url)
         except RequestRefusedError as refusal:
             return "; ".join([str(refusal), *refusal.hints])
         return None
 
-    def why_unbound(self, impl: "HttpImpl", arg_schema: Mapping[str, Any], new: "SecretHosts") -> str | None:
-        from onetool.http.tool import tool_to_inspect
-
+    def why_unbound(self, made: "HttpTool", new: "SecretHosts") -> str | None:
         rules = self._current.runtime.secret_rules
-        reasons = (rules.why_unbound(name, url, new) for name, url in tool_to_inspect(impl, arg_schema).destinations)
-        return next(filter(None, reasons), None)
+        return next(filter(None, (rules.why_unbound(name, url, new) for name, url in made.destinations)), None)
 
     @property
     def default_retries(self) -> int:

@@ -32,11 +32,40 @@ _UNFIT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f\"\\]")
 
 
 class TemplateError(ValueError):
-    """A template that can never work. `pointer` is the place of the mistake below `httpImpl` (RFC 6901)."""
+    """A template that can never work. `pointer` is the place of the mistake below `httpImpl` (RFC 6901).
 
-    def __init__(self, message: str, pointer: str) -> None:
+    `others` are mistakes in other parts of the template.
+    """
+
+    def __init__(self, message: str, pointer: str, others: "Iterable[TemplateError]" = ()) -> None:
         super().__init__(message)
         self.pointer = pointer
+        self.others = tuple(others)
+
+    @property
+    def all(self) -> "list[TemplateError]":
+        return [self, *self.others]
+
+
+class TemplateErrors:
+    """The mistakes in the parts of a template."""
+
+    def __init__(self) -> None:
+        self._found: list[TemplateError] = []
+
+    @contextmanager
+    def part(self, pointer: str = "") -> Iterator[None]:
+        """Keep a TemplateError of the block for `raise_all`. `pointer` is the place of the part."""
+        try:
+            yield
+        except TemplateError as error:
+            self._found += [TemplateError(str(one), f"{pointer}{one.pointer}") for one in error.all]
+
+    def raise_all(self) -> None:
+        """Raise the first mistake, with the others, if there is any."""
+        if self._found:
+            first, *others = self._found
+            raise TemplateError(str(first), first.pointer, others)
 
 
 @contextmanager

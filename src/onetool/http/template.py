@@ -33,6 +33,7 @@ from onetool.http.placeholders import (
     Placeholder,
     StepNames,
     TemplateError,
+    TemplateErrors,
     TemplateText,
     Values,
     gather,
@@ -315,17 +316,22 @@ class RequestTemplate:
         self.method = request.method
         self._idempotent = request.idempotent
         self._max_bytes = max_bytes
-        pairs = self._read_url(parse_text(request.url_template, arguments, URL_POINTER))
+        errors, pairs = TemplateErrors(), list[PairTemplate]()
+        with errors.part():
+            pairs += self._read_url(parse_text(request.url_template, arguments, URL_POINTER))
+        with errors.part():
+            pairs += named_pairs(request.query, arguments, "/request/query", request.query_encoding)
+        with errors.part():
+            self._fields = HeaderTemplates(request.headers, arguments)
+            self._payload = body_template(request, self._fields.content_type, arguments)
+        errors.raise_all()
         # The URL of every request up to the host; None if the host depends on the call.
         self.fixed_url = Url(self._scheme, self._host, self._port, "/") if isinstance(self._host, str) else None
-        pairs += named_pairs(request.query, arguments, "/request/query", request.query_encoding)
         auth = request.auth
         signed = [auth.name] if isinstance(auth, ApiKey) and auth.place == "query" else []
         self._query = PairTemplates(pairs, taken=signed)
         is_fixed = not any(part.placeholders for part in (*self._parts[1:], *pairs))
         self._fixed_target = self._target(Values()) if is_fixed else None
-        self._fields = HeaderTemplates(request.headers, arguments)
-        self._payload = body_template(request, self._fields.content_type, arguments)
         placeholders = [
             placeholder
             for part in (*self._parts, *pairs, self._fields, self._payload)

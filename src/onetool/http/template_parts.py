@@ -14,7 +14,16 @@ import msgspec
 from onetool.core.errors import BadArguments
 from onetool.core.redaction import sounds_secret
 from onetool.http.definition import DEFAULT_ENCODING, Encoding, below
-from onetool.http.placeholders import Placeholder, TemplateError, TemplateText, Values, as_text, parse_text, unmarked
+from onetool.http.placeholders import (
+    Placeholder,
+    TemplateError,
+    TemplateErrors,
+    TemplateText,
+    Values,
+    as_text,
+    parse_text,
+    unmarked,
+)
 from onetool.http.url import escape_unsafe
 
 MAX_FIELDS = 10_000  # of one call: they are written on the event loop, and most servers accept at most 1,000
@@ -244,16 +253,19 @@ def named_pairs(
     """Return the templates of the pairs in a mapping. Their strings are unescaped data."""
     check_encodings(fields, encodings, pointer)
     pairs: list[PairTemplate] = []
+    errors = TemplateErrors()
     for name, value in fields.items():
         place = below(pointer, name)
-        key = parse_text(name, arguments, place).changed(_literal)
-        items = value if isinstance(value, list | tuple) else [value]
-        encoding = encodings.get(name, DEFAULT_ENCODING)
-        pairs += [
-            PairTemplate(key, pair_value(item, arguments, place, _literal), encoding)
-            for item in items
-            if item is not None
-        ]
+        with errors.part():
+            key = parse_text(name, arguments, place).changed(_literal)
+            items = value if isinstance(value, list | tuple) else [value]
+            encoding = encodings.get(name, DEFAULT_ENCODING)
+            pairs += [
+                PairTemplate(key, pair_value(item, arguments, place, _literal), encoding)
+                for item in items
+                if item is not None
+            ]
+    errors.raise_all()
     return pairs
 
 
@@ -311,24 +323,32 @@ class HeaderTemplates:
         self.placeholders: list[Placeholder] = []
         self.credentials: list[Placeholder] = []  # placeholders in headers whose names mark them as secret
         known: set[str] = set()
+        errors = TemplateErrors()
         for name, value in headers.items():
-            place = below(HEADERS_POINTER, name)
-            check_name(name, place)
-            if name.lower() in known:
-                raise TemplateError(f"the header {name} is given twice", place)
-            known.add(name.lower())
-            text = parse_text(value.strip(" \t"), arguments, place)
-            if _CONTROL.search(text.literal) or not text.literal.isascii():
-                raise TemplateError("a header has to be one line of ASCII characters", place)
-            if text.placeholders and name.lower() == "content-type":
-                raise TemplateError(
-                    "Content-Type can't have placeholders: it says how values in the body are escaped", place
-                )
-            self.parts.append((name, text if text.placeholders else text.literal))
-            self.placeholders += text.placeholders
-            if sounds_secret(name):
-                self.credentials += text.placeholders
+            with errors.part():
+                text = self._read(name, value, arguments, known)
+                self.parts.append((name, text if text.placeholders else text.literal))
+                self.placeholders += text.placeholders
+                if sounds_secret(name):
+                    self.credentials += text.placeholders
+        errors.raise_all()
         self.content_type = next((str(value) for name, value in self.parts if name.lower() == "content-type"), None)
+
+    @staticmethod
+    def _read(name: str, value: str, arguments: Collection[str], known: set[str]) -> TemplateText:
+        place = below(HEADERS_POINTER, name)
+        check_name(name, place)
+        if name.lower() in known:
+            raise TemplateError(f"the header {name} is given twice", place)
+        known.add(name.lower())
+        text = parse_text(value.strip(" \t"), arguments, place)
+        if _CONTROL.search(text.literal) or not text.literal.isascii():
+            raise TemplateError("a header has to be one line of ASCII characters", place)
+        if text.placeholders and name.lower() == "content-type":
+            raise TemplateError(
+                "Content-Type can't have placeholders: it says how values in the body are escaped", place
+            )
+        return text
 
     def fill(self, values: Values) -> list[tuple[str, str]]:
         filled: list[tuple[str, str]] = []

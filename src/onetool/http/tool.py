@@ -27,6 +27,7 @@ from onetool.http.placeholders import (
     Placeholder,
     StepNames,
     TemplateError,
+    TemplateErrors,
     argument_names,
     parse_text,
 )
@@ -197,13 +198,13 @@ class HttpTool:
         else:
             self._alone = None
             self._steps = list[_Step]()
+            errors = TemplateErrors()
             for number, (step, names) in enumerate(zip(impl.steps, step_names(impl.steps, arg_schema), strict=True)):
-                try:
+                with errors.part(f"/requests/{number}"):
                     condition = StepCondition(step.when, arg_schema, names) if step.when else None
                     request = ToolRequest(step, arg_schema, limits, names, bundle)
-                except TemplateError as error:
-                    raise TemplateError(str(error), f"/requests/{number}{error.pointer}") from None
-                self._steps.append(_Step(step.name, request, condition, step.when))
+                    self._steps.append(_Step(step.name, request, condition, step.when))
+            errors.raise_all()
         self._total = all_sending_seconds(impl, limits)
         self.timeout = total_seconds(impl, limits)
         self.secrets = frozenset[str]().union(*(step.request.secrets for step in self._steps))

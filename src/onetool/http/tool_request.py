@@ -42,7 +42,7 @@ from onetool.http.errors import (
     WireError,
     with_message,
 )
-from onetool.http.placeholders import KnownNames, Lookup, StepNames
+from onetool.http.placeholders import KnownNames, Lookup, StepNames, TemplateErrors
 from onetool.http.response import OnProgress, ResponseReader, retry_after
 from onetool.http.template import RequestTemplate
 from onetool.http.upstream import shown_response
@@ -71,10 +71,16 @@ class ToolRequest:
         if not any(name.lower() == "accept" for name in request.headers):
             accept = ACCEPTS.get(response.encoding or "json", "*/*")
             request = replace(request, headers={**request.headers, "Accept": accept})
-        self.template = RequestTemplate(request, arg_schema, steps, limits.max_request_bytes)
-        self.fixed_url = self.template.fixed_url
-        self.auth = _authenticator(request.auth, KnownNames(arg_schema, steps), arg_schema, self.fixed_url, bundle)
-        self._reader = ResponseReader(response, time.time)
+        errors = TemplateErrors()
+        self.fixed_url = None
+        with errors.part():
+            self.template = RequestTemplate(request, arg_schema, steps, limits.max_request_bytes)
+            self.fixed_url = self.template.fixed_url
+        with errors.part():
+            self.auth = _authenticator(request.auth, KnownNames(arg_schema, steps), arg_schema, self.fixed_url, bundle)
+        with errors.part():
+            self._reader = ResponseReader(response, time.time)
+        errors.raise_all()
         self._streams = response.encoding == "sse"
         self._retries = Retries(request, limits)
         self._max_bytes, self._max_request_bytes = limits.max_response_bytes, limits.max_request_bytes

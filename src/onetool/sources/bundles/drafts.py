@@ -1,14 +1,10 @@
 """Checks and previews of drafts. Only a trial sends requests; nothing is stored.
 
-A check of a tool stops at the first mistake. To report as many mistakes as possible at once, the invalid part is
-removed from a copy, or replaced by something valid, and the rest is checked again. A preview of a call shows its
-requests, its code, or the call of its function.
+A preview of a call shows its requests, its code, or the call of its function.
 """
 
 import asyncio
-import re
-from collections.abc import Callable, Mapping
-from copy import deepcopy
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -19,29 +15,18 @@ from onetool.core.errors import BadArguments, Need, SchemaError, ToolFailure
 from onetool.core.lenient import taken
 from onetool.core.mismatch import described
 from onetool.core.spec import ToolSpec
-from onetool.core.work import check_wanted, run_in_thread
+from onetool.core.work import run_in_thread
 from onetool.http.preview import PreviewRequest
 from onetool.http.upstream import UpstreamResponse
 from onetool.sources.bundles.errors import ConflictError, InvalidError, invalid_at
-from onetool.sources.bundles.model import IMPLS, SINCE, Tool, http_of
+from onetool.sources.bundles.model import SINCE, Tool, http_of
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
 from onetool.sources.bundles.queries import EVERYTHING, Visibility
 from onetool.sources.bundles.service import BundleService
-from onetool.sources.bundles.validation import read_bundle, read_tool
+from onetool.sources.bundles.validation import bundle_faults, read_tool
 
-MAX_FAULTS = 20
 PRE_PROCESSORS_S = 5.0  # seconds for the pre-processors of one check
 STAND_IN_SLUG, STAND_IN_VERSION = "tool", "1"
-_REQUEST = {"urlTemplate": "https://example.com"}
-_HARMLESS: Mapping[str, Any] = {  # replacements for required keys
-    **_REQUEST,
-    "request": _REQUEST,
-    "httpImpl": {"request": _REQUEST},
-    "code": "0",
-    "scriptImpl": {"code": "0"},
-}
-_OF_ARGUMENTS = tuple(f"/{key}" for key, _ in IMPLS.values() if key != "httpImpl")  # keys that need a valid argSchema
-_PLACEHOLDER = re.compile(r"\$\{([^{}]{1,200})\}")
 
 
 class DraftFault(msgspec.Struct, frozen=True):
@@ -63,10 +48,7 @@ class DraftReport(msgspec.Struct, frozen=True):
 
 
 def check_bundle_draft(data: Mapping[str, Any]) -> DraftReport:
-    def check(data: Any) -> None:
-        check_slug(read_bundle(data).slug)
-
-    faults = _faults(data, check)
+    faults = [DraftFault(*fault) for fault in bundle_faults(data)]
     return DraftReport(not faults, faults, [])
 
 
@@ -79,16 +61,12 @@ def check_tool_draft(
 ) -> DraftReport:
     """Check the draft as `put_tool` would with this bundle, slug and version. Blocks."""
     name = (slug or data.get("slug") or STAND_IN_SLUG, version or data.get("version") or STAND_IN_VERSION)
-    places = _place_faults(service, bundle_id, *name)
-
-    def check(data: Any) -> None:
-        service.check_new(read_tool(data, *name))
-
-    faults = [*places, *_faults(data, check)]
-    if faults:
+    content, made, found = service.check_tool(data, *name)
+    faults = [*_place_faults(service, bundle_id, *name), *(DraftFault(*fault) for fault in found.found)]
+    if faults or content is None:
         return DraftReport(False, faults, [])
-    warnings = [DraftFault("/httpImpl", text) for text in service.warnings(read_tool(data, *name))]
-    return DraftReport(True, [], warnings)
+    service.require_bound(content, made=made)
+    return DraftReport(True, [], [DraftFault("/httpImpl", text) for text in service.warnings(made)])
 
 
 def _place_faults(service: BundleService, bundle_id: str | None, slug: Any, version: Any) -> list[DraftFault]:
@@ -122,74 +100,8 @@ def _bundle_faults(service: BundleService, bundle_id: str) -> list[DraftFault]:
     return []
 
 
-def _faults(data: Mapping[str, Any], check: Callable[[Any], None]) -> list[DraftFault]:
-    """Return all mistakes that `check` finds, except those that result from another mistake."""
-    rest, found = deepcopy(dict(data)), dict[str, DraftFault]()
-    while len(found) < MAX_FAULTS:
-        check_wanted()
-        try:
-            check(rest)
-            break
-        except InvalidError as error:
-            pointer = error.pointer or ""
-            if any(known == pointer or known.startswith(f"{pointer}/") for known in found):
-                break  # the mistake may result from the removal of that part
-            if pointer.startswith(_OF_ARGUMENTS) and any(known.startswith("/argSchema") for known in found):
-                break
-            found[pointer] = _fault(error, pointer)
-            if not _repair(rest, pointer):
-                break
-            if f"{pointer}/".startswith("/argSchema/"):
-                _declare_arguments(rest, data)
-    return list(found.values())
-
-
 def _fault(error: InvalidError, pointer: str) -> DraftFault:
     return DraftFault(pointer, error.what)
-
-
-def _repair(data: dict[str, Any], pointer: str) -> bool:
-    """Remove or replace the invalid part. Return False if that is impossible."""
-    *path, last = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]] or [""]
-    parent: Any = data
-    for step in path:
-        if isinstance(parent, list):
-            parent = parent[int(step)] if step.isdecimal() and int(step) < len(parent) else None  # pyright: ignore
-        else:
-            parent = parent.get(step) if isinstance(parent, dict) else None
-    if isinstance(parent, list):
-        if last.isdecimal() and int(last) < len(parent) and isinstance(parent[int(last)], str):  # pyright: ignore
-            parent[int(last)] = "x"
-            return True
-        return False
-    if not isinstance(parent, dict):
-        return False
-    if last == "type" and (kinds := [kind for kind, (key, _) in IMPLS.items() if key in parent]):
-        parent[last] = kinds[0]
-    elif last == "argSchema":
-        parent[last] = {}
-    elif last in _HARMLESS:
-        parent[last] = deepcopy(_HARMLESS[last])
-    elif last in parent:
-        del parent[last]
-    else:
-        return False
-    return True
-
-
-def _declare_arguments(rest: dict[str, Any], data: Mapping[str, Any]) -> None:
-    """Declare the arguments that were removed with their schemas, so that `httpImpl` can be checked.
-
-    If the draft declares no arguments, every placeholder counts as one.
-    """
-    schema = data.get("argSchema")
-    names = schema.get("properties") if isinstance(schema, dict) else None
-    if not isinstance(names, dict) or not names:
-        names = _PLACEHOLDER.findall(str(data.get("httpImpl")))
-    properties = rest["argSchema"].setdefault("properties", {})
-    if isinstance(properties, dict):
-        for name in names:
-            properties.setdefault(name, {})
 
 
 # Arguments

@@ -132,13 +132,17 @@ IMPLS: dict[str, tuple[str, type[CamelStruct]]] = {
 }
 
 
+def impl_of(tool: ToolContent) -> dict[str, Any] | None:
+    """Return the implementation of the tool's type."""
+    return {"http": tool.http_impl, "script": tool.script_impl, "go": tool.go_impl}.get(tool.type, tool.python_impl)
+
+
 def http_of(tool: ToolContent) -> HttpImpl:
     return msgspec.convert(tool.http_impl, HttpImpl)
 
 
 def function_of(tool: ToolContent) -> str:
-    impl: dict[str, Any] = (tool.go_impl if tool.type == "go" else tool.python_impl) or {}
-    return impl["func"]
+    return (impl_of(tool) or {})["func"]
 
 
 def function_name(tool: ToolContent) -> str | None:

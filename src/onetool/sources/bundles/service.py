@@ -37,7 +37,7 @@ from onetool.sources.bundles.rate_limits import LIMITED, refuse_limited
 from onetool.sources.bundles.row_facts import AllowedOnly, RowFacts, age_of, page_of, takeover
 from onetool.sources.bundles.store.store import BundleStore
 from onetool.sources.bundles.tool_factory import NO_SECRETS, BundleRuntime, SecretHosts, ToolFactory
-from onetool.sources.bundles.validation import read_bundle, read_examples, read_tool, refuse_secrets
+from onetool.sources.bundles.validation import read_bundle, read_examples, refuse_secrets
 
 if TYPE_CHECKING:
     from onetool.http.upstream import OnResponse
@@ -64,7 +64,8 @@ class BundleService:
         self.store = store
         store.function = runtime.function
         self._factory = factory
-        self.check, self.preview, self.require_bound = factory.check, factory.preview, factory.require_bound
+        self.check, self.check_tool, self.warnings = factory.check, factory.check_tool, factory.warnings
+        self.preview, self.require_bound = factory.preview, factory.require_bound
         self._call = call
         self._runtime = runtime
         self._derived = derived
@@ -122,9 +123,12 @@ class BundleService:
     ) -> tuple[Shown, ETag]:
         """Store a tool. `warnings` tell why it can't be called for now, or has no name in code."""
         bundle_id = self._check_path(bundle_id, slug, version)
-        content = read_tool(data, slug, version)
-        self.check_new(content, secrets)
-        warnings = self.warnings(content, bundle_id)
+        content, made, faults = self.check_tool(data, slug, version)
+        faults.raise_first()
+        assert content is not None  # noqa: S101 - for the type checker: only a tool with mistakes is None
+        self.require_bound(content, secrets, made)
+        unnamed = self.loading.why_unnamed(bundle_id)
+        warnings = [*self.warnings(made), *([] if unnamed is None else [unnamed])]
         tool = self.store.put_tool(bundle_id, slug, version, content)
         return self._shown_tool(tool) | ({"warnings": warnings} if warnings else {}), self._tag(tool)
 
@@ -170,13 +174,7 @@ class BundleService:
 
     def check_new(self, tool: ToolContent, secrets: SecretHosts = NO_SECRETS) -> None:
         """Raise the errors of `put_tool`: InvalidError or ForbiddenError. `secrets` are stored with the tool."""
-        self.check(tool)
-        self.require_bound(tool, secrets)
-
-    def warnings(self, tool: ToolContent, bundle_id: str | None = None) -> list[str]:
-        """Return why the tool can't be called for now, or has no name in code in that bundle."""
-        unnamed = None if bundle_id is None else self.loading.why_unnamed(bundle_id)
-        return [*self._factory.warnings(tool), *([] if unnamed is None else [unnamed])]
+        self.require_bound(tool, secrets, self.check(tool))
 
     async def why_unnamed(self, bundle_id: str) -> str | None:
         """Return why the tools of a bundle have no name in code, or None."""

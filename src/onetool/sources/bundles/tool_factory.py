@@ -6,8 +6,9 @@ once to validate them.
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from onetool.core.context import current_call
@@ -20,6 +21,7 @@ from onetool.core.text import did_you_mean
 from onetool.http.definition import HttpImpl, Request, ToolLimits, is_idempotent, total_seconds
 from onetool.sources.bundles.errors import ForbiddenError, invalid_at
 from onetool.sources.bundles.model import (
+    IMPLS,
     PreProcessor,
     Tool,
     ToolContent,
@@ -27,14 +29,16 @@ from onetool.sources.bundles.model import (
     function_name,
     function_of,
     http_of,
+    impl_of,
     inherited,
     limits_of,
 )
 from onetool.sources.bundles.rate_limits import RateLimiter, is_counted
-from onetool.sources.bundles.validation import check_schemas, refuse_secrets
+from onetool.sources.bundles.validation import Faults, ReadTool, refuse_secrets, schema_faults
 
 if TYPE_CHECKING:
     from onetool.http.preview import PreviewRequest
+    from onetool.http.tool import HttpTool
     from onetool.http.upstream import OnResponse
 
 # The factory
@@ -97,19 +101,19 @@ class BundleRuntime(Protocol):
         limits: ToolLimits,
         bundle: str | None = None,
         on_response: "OnResponse | None" = None,
-    ) -> Callable[..., Awaitable[Any]]:
-        """Return the handler. Raises ValueError with a `pointer` for invalid tools. `bundle` is an id."""
+    ) -> "HttpTool":
+        """Return the handler. Raises TemplateError for invalid tools. `bundle` is an id."""
         ...
 
     def preview_http(self, tool: Tool, args: Mapping[str, Any]) -> "list[PreviewRequest]":
         """Return the requests of a call. Raises ToolFailure for invalid arguments, or the errors of `http_tool`."""
         ...
 
-    def why_not_called(self, impl: HttpImpl, arg_schema: Mapping[str, Any]) -> str | None:
-        """Return why the current `allowedHosts` refuse all requests of this template, or None."""
+    def why_not_called(self, made: "HttpTool") -> str | None:
+        """Return why the current `allowedHosts` refuse a request of this tool, or None."""
         ...
 
-    def why_unbound(self, impl: HttpImpl, arg_schema: Mapping[str, Any], new: SecretHosts) -> str | None:
+    def why_unbound(self, made: "HttpTool", new: SecretHosts) -> str | None:
         """Return why only an admin may store this tool (a secret is not bound to its host), or None."""
         ...
 
@@ -120,6 +124,14 @@ class BundleRuntime(Protocol):
     def default_retries(self) -> int:
         """The number of retries for HTTP tools that don't set it. Only safe requests are repeated."""
         ...
+
+
+class CheckedTool(NamedTuple):
+    """A tool with all its mistakes. With mistakes, `content` lacks some parts, or is None."""
+
+    content: ToolContent | None
+    made: "HttpTool | None"  # an HTTP tool as it was built
+    faults: Faults
 
 
 class ToolFactory:
@@ -166,7 +178,7 @@ class ToolFactory:
         self._runtime.learn_returns(spec, tool)
         return spec
 
-    def inherited(self, tool: Tool) -> dict[str, Any]:
+    def inherited(self, tool: ToolContent) -> dict[str, Any]:
         """Return the fields that the tool inherits from its function, if that exists. See `model.inherited`."""
         name = function_name(tool)
         return {} if name is None else inherited(tool, self._runtime.function(name))
@@ -186,49 +198,78 @@ class ToolFactory:
         shared = (self._runtime.default_retries, self._runtime.script_seconds)
         return shared, {name: self._runtime.function(name) for name in functions}
 
-    def check(self, tool: ToolContent) -> None:
-        """Raise InvalidError for a tool that could never run."""
-        if tool.arg_schema.get("type", "object") != "object":
-            raise invalid_at("/argSchema/type", 'expected "object"')
-        check_schemas(tool)
-        for number, step in enumerate(tool.pre_processors):
-            if mistake := self._runtime.check_pre_processor(step.code):
-                raise invalid_at(f"/preProcessors/{number}/code", mistake)
-        if tool.type == "http":
-            try:
-                self._runtime.http_tool(http_of(tool), tool.arg_schema, limits_of(tool))
-            except ValueError as error:
-                pointer = f"/httpImpl{getattr(error, 'pointer', None) or ''}"
-                raise invalid_at(pointer, str(error)) from None
-        elif tool.type == SCRIPT:
-            names = _properties(tool)
-            for name in names:
-                if not name.isidentifier() or iskeyword(name):
-                    what = f"{name!r} is not a variable name, as scripts need"
-                    raise invalid_at("/argSchema/properties", what)
-            if mistake := self._runtime.check_script(code_of(tool), names):
-                raise invalid_at("/scriptImpl/code", mistake)
-        else:
-            self._check_function(tool)
-        function = (
-            None if tool.arg_schema or tool.type in ("http", SCRIPT) else self._runtime.function(function_of(tool))
-        )
-        refuse_secrets(tool.examples, tool.arg_schema if function is None else function.input_schema)
+    def check_tool(self, data: Any, slug: str, version: str) -> "CheckedTool":
+        """Read a tool and build it, and return it with all its mistakes."""
+        faults = Faults()
+        read = faults.read_tool(data, slug, version)
+        made = None if read is None else self._build(read, faults)
+        return CheckedTool(None if read is None else read.content, made, faults)
 
-    def require_bound(self, tool: ToolContent, new: SecretHosts = NO_SECRETS) -> None:
+    def check(self, tool: ToolContent) -> "HttpTool | None":
+        """Raise InvalidError for a tool that could never run; return an HTTP tool as it was built."""
+        faults = Faults()
+        shape = IMPLS[tool.type][1]
+        read = ReadTool(tool, msgspec.convert(impl_of(tool), shape), limits_of(tool))
+        made = self._build(read, faults)
+        faults.raise_first()
+        return made
+
+    def _build(self, read: ReadTool, faults: Faults) -> "HttpTool | None":
+        """Check the parts of a tool that work together, and build an HTTP tool. Parts with mistakes are left out."""
+        tool, made = read.content, None
+        if not faults.has_any("/argSchema"):
+            if tool.arg_schema.get("type", "object") != "object":
+                faults.add("/argSchema/type", 'expected "object"')
+            schema_faults(tool, faults)
+        if not faults.has_any("/preProcessors"):
+            for number, step in enumerate(tool.pre_processors):
+                if mistake := self._runtime.check_pre_processor(step.code):
+                    faults.add(f"/preProcessors/{number}/code", mistake)
+        is_declared = not faults.has_any("/argSchema")
+        if tool.type == "http" and read.impl is not None:
+            from onetool.http.placeholders import TemplateError
+
+            schema = tool.arg_schema if is_declared else _names_only(tool.arg_schema)
+            try:
+                made = self._runtime.http_tool(read.impl, schema, read.limits)
+            except TemplateError as error:
+                for one in error.all:
+                    faults.add(f"/httpImpl{one.pointer}", str(one))
+        elif tool.type == SCRIPT and read.impl is not None and is_declared:
+            self._check_script(tool, read.impl.code, faults)
+        elif read.impl is not None and is_declared:
+            with faults.at(""):
+                self._check_function(tool)
+        if is_declared and not faults.has_any("/examples"):
+            with faults.at(""):
+                refuse_secrets(tool.examples, self.inherited(tool).get("arg_schema") or tool.arg_schema)
+        return made
+
+    def _check_script(self, tool: ToolContent, code: str, faults: Faults) -> None:
+        names = _properties(tool)
+        for name in names:
+            if not name.isidentifier() or iskeyword(name):
+                faults.add("/argSchema/properties", f"{name!r} is not a variable name, as scripts need")
+                return
+        if mistake := self._runtime.check_script(code, names):
+            faults.add("/scriptImpl/code", mistake)
+
+    def require_bound(self, tool: ToolContent, new: SecretHosts = NO_SECRETS, made: "HttpTool | None" = None) -> None:
         """Raise ForbiddenError if only an admin may store this tool, because of a secret in it.
 
-        This applies only to authenticated callers: without authentication, every caller is the operator.
+        This applies only to authenticated callers: without authentication, every caller is the operator. `made` is the
+        tool as `check` built it.
         """
         caller = current_principal.get()
         if tool.type != "http" or not caller.name or caller.may("admin"):
             return
-        if why := self._runtime.why_unbound(http_of(tool), tool.arg_schema, new):
+        made = made or self._runtime.http_tool(http_of(tool), tool.arg_schema, limits_of(tool))
+        if why := self._runtime.why_unbound(made, new):
             raise ForbiddenError(why, "secret_not_bound")
 
-    def warnings(self, tool: ToolContent) -> list[str]:
-        """Return why a valid tool can't be called for now."""
-        why = self._runtime.why_not_called(http_of(tool), tool.arg_schema) if tool.type == "http" else None
+    def warnings(self, made: "HttpTool | None") -> list[str]:
+        """Return why a valid tool can't be called for now. `made` is the tool as `check` built it."""
+        why = None if made is None else self._runtime.why_not_called(made)
         return [] if why is None else [why]
 
     def effect(self, tool: Tool) -> str:
@@ -417,6 +458,13 @@ def _preparation(steps: tuple[PreProcessor, ...], runtime: BundleRuntime) -> Han
         return args
 
     return run
+
+
+def _names_only(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema with the names of a wrong one, so that the template can be checked."""
+    names = schema.get("properties")
+    known = names if isinstance(names, dict) else {}
+    return {"properties": {name: {} for name in known}, "additionalProperties": True}
 
 
 def _properties(tool: ToolContent) -> tuple[str, ...]:
