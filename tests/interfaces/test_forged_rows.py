@@ -311,7 +311,7 @@ ROWS = {
     ],
     "documents": [
         {"kind": kind, "key": f"evil{number}", "body": body.encode(), "version": number, "modified_at": FAR}
-        for kind in ("servers", "own_examples") for number, body in enumerate(BAD)
+        for kind in ("servers", "logins") for number, body in enumerate(BAD)
     ],
     "bundle_usage": [
         {"tool": "01890a5d-0000-7000-8000-000000000001", "calls": -5, "last_called_at": "<script>"},

@@ -2,7 +2,6 @@
 
     servers         what MCP servers offer, and what of that was approved; encrypted
     logins          the logins of people and programs; encrypted
-    own_examples    examples of tools that callers keep for themselves
     tokens          the tokens of `onetool tokens add`, by their hashes, and the revoked ones; encrypted
     page_sessions   the key of the page's sessions, and the ended ones; encrypted
     warnings        which warnings about the config commands have printed; never copied
@@ -30,7 +29,7 @@ from onetool.database.documents import MAX_WAIT_S, Documents, Following
 from onetool.database.encryption import Seal, SealError, Signature
 
 KEY_FILE = "database.key"  # in the user's own folder
-DocumentKind = Literal["servers", "logins", "own_examples", "tokens", "page_sessions", "page_links", "warnings"]
+DocumentKind = Literal["servers", "logins", "tokens", "page_sessions", "page_links", "warnings"]
 
 
 class Keeping(NamedTuple):
@@ -44,7 +43,6 @@ class Keeping(NamedTuple):
 KINDS: dict[DocumentKind, Keeping] = {
     "servers": Keeping(is_sealed=True),
     "logins": Keeping(is_sealed=True),
-    "own_examples": Keeping(follow="never"),  # there may be many, and few are read
     "tokens": Keeping(is_sealed=True),
     "page_sessions": Keeping(is_sealed=True),
     "page_links": Keeping(is_sealed=True, follow="never", is_copied=False),

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from onetool.services.results.store import ResultStore
     from onetool.services.stats import UsageStats
     from onetool.services.topics import Topics
-    from onetool.sources.bundles.editing import OwnExamples
 
 log = logging.getLogger("onetool")
 T = TypeVar("T")
@@ -434,13 +433,6 @@ class Runtime:
     ) -> None:
         if self.stats is not None:
             self.stats.record_menu(client, "mcp", full_bytes(), sent_bytes(), principal.lasting_owner)
-
-    @cached_property
-    def own_examples(self) -> "OwnExamples":
-        """Callers' private examples of tools."""
-        from onetool.sources.bundles.editing import OwnExamples  # loads bundles
-
-        return OwnExamples(self.documents("own_examples"))
 
     def records_health(self) -> dict[str, dict[str, Any] | None]:
         """Return the problems with the audit log, the stats and the event queue, which drops events when flooded."""

@@ -25,7 +25,7 @@ from onetool.sources.bundles.store.store import folder_store
 CLUSTER = {"address": "127.0.0.1:8765", "key": "a key that is long enough for everybody"}
 SAY = {"type": "script", "scriptImpl": {"code": "'hi'"}}
 LOGIN = b'{"refresh_token": "rotating-secret"}'
-KINDS = ("servers", "logins", "own_examples", "tokens", "page_sessions")
+KINDS = ("servers", "logins", "tokens", "page_sessions")
 FAR = int(time.time()) + 10**6
 
 
@@ -49,7 +49,7 @@ class Home:
             app.bundles.put_bundle(id, {"slug": "mine"})
             app.bundles.put_tool(id, "say", "1", SAY)
         configure(folder, url)
-        for kind, body in (("servers", b"{}"), ("logins", LOGIN), ("own_examples", b'{"t": []}')):
+        for kind, body in (("servers", b"{}"), ("logins", LOGIN)):
             self.write(kind, "one", body)
         self.write("page_sessions", "sessions", msgspec.json.encode(LoginSessionState(b"k" * 32, {"ended": FAR})))
         with self.tokens() as tokens:
@@ -108,7 +108,7 @@ def home(tmp_path, database_url):
     return Home(folder, database_url)
 
 
-ALL = {"bundles": 1, "servers": 1, "logins": 1, "own_examples": 1, "tokens": 1, "page_sessions": 1}
+ALL = {"bundles": 1, "servers": 1, "logins": 1, "tokens": 1, "page_sessions": 1}
 
 
 def test_everything_goes_into_the_database_and_back(home, tmp_path, database_url):
@@ -116,8 +116,7 @@ def test_everything_goes_into_the_database_and_back(home, tmp_path, database_url
     assert (done.returncode, done.stderr) == (0, "")
     assert home.copy() == {name: (0, count, 0) for name, count in ALL.items()}
     with psycopg.connect(database_url) as connection:
-        sql = "SELECT body FROM documents WHERE kind <> 'own_examples'"
-        kept = [body for (body,) in connection.execute(sql)]
+        kept = [body for (body,) in connection.execute("SELECT body FROM documents")]
     assert len(kept) == 4
     assert all(body.startswith(b"OT1") and b"secret" not in body for body in kept)
     back = tmp_path / "back"

@@ -343,36 +343,6 @@ def test_events_tell_of_ones_own_calls(server, tokens, rest):
         reader.close()
 
 
-# Examples
-
-
-def test_examples_are_of_who_saves_them(rest):
-    rows = said(rest("own", "GET", "/tools/tools?recommendedPageSize=1000&fields=name,bundleID,slug,version"))["tools"]
-    place = next(one for one in rows if one["name"] == "tools.echo")
-    path = f"/tools/bundles/{place['bundleID']}/tools/{place['slug']}/version/{place['version']}/examples"
-    common, mine, mine_too = ({"name": name, "args": {"message": name}} for name in ("common", "mine", "mine too"))
-
-    def names(who):
-        return [one["name"] for one in said(rest(who, "GET", path))["examples"]]
-
-    assert rest("own", "PUT", path, {"examples": [common]}).status == 200
-    listed = rest("ada", "GET", path)
-    tag = listed.headers["etag"]
-    saved = rest("ada", "PUT", path, {"examples": [*said(listed)["examples"], mine]}, **{"If-Match": tag})
-    assert said(saved) == {"examples": [common, mine], "own": ["mine"]}
-    assert saved.headers["etag"] != tag
-    assert rest("ada", "PUT", path, {"examples": [mine_too]}, **{"If-Match": tag}).status == 412
-    assert rest("ada", "GET", path, **{"If-None-Match": tag}).status == 200
-    assert rest("bob", "PUT", path, {"examples": [mine_too]}).status == 200
-    assert (names("ada"), names("bob")) == (["common", "mine"], ["common", "mine too"])
-    assert (names("ann"), names("own")) == (["common"], ["common"])
-    tool = said(rest("ada", "GET", path.removesuffix("/examples")))
-    assert [one["name"] for one in tool["examples"]] == ["common"]
-    assert said(rest("own", "PUT", path, {"examples": []})) == {"examples": []}
-    assert (names("ada"), names("own")) == (["mine"], [])
-    assert said(rest("ada", "PUT", path, {"examples": []})) == {"examples": [], "own": []}
-
-
 # Each route, method and tool is one's own, or everybody's
 
 
@@ -401,8 +371,6 @@ OTHER_ROUTES = {
     "DELETE /mcp": test_a_session_of_mcp,
     "GET /stats": test_stats_are_of_ones_own_calls,
     f"GET {_TOOL}/usage": test_stats_through_tools_and_of_one_tool,
-    f"GET {_TOOL}/examples": test_examples_are_of_who_saves_them,
-    f"PUT {_TOOL}/examples": test_examples_are_of_who_saves_them,
     "GET /events": test_events_tell_of_ones_own_calls,
     "POST /servers/{server}/restore": test_server_edit.test_a_removed_server_comes_back_byte_for_byte_and_only_once,
 }
@@ -425,6 +393,7 @@ SHARED = {
     *(f"{method} /tools/bundles/{{bundleID}}" for method in ("GET", "PUT", "PATCH", "DELETE")),
     *(f"{method} {_TOOL}" for method in ("GET", "PUT", "PATCH", "DELETE")),
     *(f"POST {_TOOL}/{verb}" for verb in ("invoke", "validate", "preview", "copy", "rename")),
+    f"GET {_TOOL}/examples", f"PUT {_TOOL}/examples",
     *(f"POST /tools/imports/{kind}" for kind in ("zip", "curl", "openapi", "servers")),
     *(f"POST /servers/{{server}}/{verb}" for verb in ("reconnect", "enable", "disable", "login", "rename", "test")),
     "GET /tools/bundles", "GET /tools/bundles/{bundleID}/export", "GET /tools/tools", "GET /tools/tools/search",

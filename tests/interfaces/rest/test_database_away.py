@@ -1,11 +1,9 @@
 """Whatever a route does with the database: when it is away, or an end is unknown, REST says so in one form."""
 
 import asyncio
-import json
 
 import httpx
 import pytest
-from helpers import until
 from interfaces.rest.served import problem, read_events, with_head
 
 from onetool.app import App
@@ -13,38 +11,6 @@ from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseErro
 from onetool.interfaces.rest.app import CallApp, RestApp
 from onetool.interfaces.rest.route import RestRoute
 from onetool.interfaces.rest.routing import RouteTable
-from onetool.services.access_tokens import token_hash
-
-HELLO = {"type": "script", "scriptImpl": {"code": "'hello'"}}
-ADA = {"Authorization": "Bearer ada-sesame"}
-EXAMPLES = {"examples": [{"name": "hi", "args": {}}]}
-
-
-@pytest.mark.long
-def test_own_examples_of_replicas_and_while_the_database_is_away(start, tmp_path, database_url, postgres):
-    config = {
-        "database": database_url,
-        "http": {"tokens": [{"name": "ada", "hash": token_hash("ada-sesame"), "role": "edit"}]},
-    }
-    apis = []
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir(mode=0o700)
-        (tmp_path / name / "onetool.yaml").write_text(json.dumps(config))
-        apis.append(start(real=tmp_path / name, args=["--config", str(tmp_path / name / "onetool.yaml")]))
-        apis[-1].client.headers.update(ADA)
-    one, two = apis
-    place = f"{one.bundle(slug='birds')}/tools/hello/version/1"
-    assert one.ask("PUT", place, HELLO).status_code == 201
-    assert one.ask("PUT", f"{place}/examples", EXAMPLES).status_code == 200
-    assert two.get(f"{place}/examples").json()["own"] == ["hi"]
-    postgres.stop()
-    try:
-        for reply in (two.get(f"{place}/examples"), two.ask("PUT", f"{place}/examples", EXAMPLES)):
-            assert "the database can't be reached" in problem(reply, 503, "database_away")["detail"]
-            assert reply.headers["retry-after"] == "1"
-    finally:
-        assert postgres.start_again()
-    until(lambda: two.ask("PUT", f"{place}/examples", {"examples": []}).status_code == 200)
 
 
 @pytest.mark.parametrize(

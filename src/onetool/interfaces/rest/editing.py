@@ -13,7 +13,6 @@ from msgspec import Meta
 
 from onetool.app.findings import requirements_of
 from onetool.core.call import DRAFT, ToolCall, new_id
-from onetool.core.principal import LOCAL_CALLER, lasting_owner
 from onetool.core.registry import SingleTool
 from onetool.core.work import run_in_thread
 from onetool.http.asgi import encode
@@ -23,7 +22,6 @@ from onetool.interfaces.rest.problem import Fault, RestError
 from onetool.interfaces.rest.request import (
     RestRequest,
     RestResponse,
-    conditions,
     created_at,
     etag,
     json_body,
@@ -43,12 +41,10 @@ from onetool.sources.bundles.drafts import (
     check_tool_draft,
     preview_tool,
 )
-from onetool.sources.bundles.editing import ShownExamples, examples_tag, read_own_examples, shown_examples
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import Tool, shown
-from onetool.sources.bundles.queries import EVERYTHING, Visibility
 from onetool.sources.bundles.rate_limits import refuse_limited
-from onetool.sources.bundles.validation import ExampleList, converted, refuse_secrets
+from onetool.sources.bundles.validation import ExampleList, converted
 
 
 @RestRoute(
@@ -106,17 +102,16 @@ def rename_tool(request: RestRequest, data: Any) -> RestResponse:
     return RestResponse(200, body, (etag(tag), (b"content-location", tool_address(*place).encode())))
 
 
-# Examples: all callers see the examples of the tool; callers with a name can also have their own
+# Examples
 
 
-@RestRoute("GET", f"{TOOL}/examples", "Tools", gives=ShownExamples, etag=True, errors=(404,), for_tools=True)
+@RestRoute("GET", f"{TOOL}/examples", "Tools", gives=ExampleList, etag=True, errors=(404,), for_tools=True)
 async def get_examples(request: RestRequest) -> RestResponse:
-    """Get the examples of a tool.
-
-    The ETag is that of the tool, unless the caller has their own examples.
-    """
+    """Get the examples of a tool. The ETag is that of the tool."""
     visibility = await request.context.visibility()
-    return request.tagged_response(*await asyncio.to_thread(_examples, request, visibility))
+    service = request.context.bundles
+    found, tag = await asyncio.to_thread(service.get_examples, *request.path, visibility=visibility)
+    return request.tagged_response({"examples": found}, tag)
 
 
 @RestRoute(
@@ -125,49 +120,19 @@ async def get_examples(request: RestRequest) -> RestResponse:
     "Tools",
     takes=ExampleList,
     example={"examples": [{"name": "Oslo", "args": {"city": "Oslo"}}]},
-    gives=ShownExamples,
+    gives=ExampleList,
     etag=True,
     errors=(404, 409),
 )
 def put_examples(request: RestRequest, data: Any) -> RestResponse:
     """Replace the examples of a tool.
 
-    Works for read-only tools, too. A caller with a name (a named token, a JWT) replaces their own examples, which
-    nobody else sees; the tool's examples don't change, even if the list contains them. Help shows examples to users and
-    models. An example has at most 16 KiB, a unique name, and no argument that the schema marks as secret. The tool's
-    version and `modifiedAt` don't change.
+    Works for read-only tools, too. Help shows examples to users and models. An example has at most 16 KiB, a unique
+    name, and no argument that the schema marks as secret. The tool's version and `modifiedAt` don't change.
     """
     service, (bundle_id, slug, version) = request.context.bundles, request.path
-    if whose := _whose_examples():
-        tool, spec = service.tool_and_spec(bundle_id, slug, version)
-        common, tag = service.get_examples(bundle_id, slug, version)
-        wanted = conditions(request.headers)
-        # The client read the tool's examples, too, and sends them back: leave them out.
-        own = read_own_examples(data, (*common, *request.context.clean_examples({"examples": common})["examples"]))
-        refuse_secrets(own, spec.input_schema)
-        request.context.app.runtime.own_examples.put(
-            whose, tool.id, own, lambda before: wanted.expected_tag(lambda: examples_tag(tag, before))
-        )
-        return with_etag(*_examples(request))
     found, tag = service.put_examples(bundle_id, slug, version, data, request.expected_tag())
     return with_etag({"examples": found}, tag)
-
-
-def _whose_examples() -> str:
-    """Return the owner of the caller's own examples; empty for callers without a name, who have none."""
-    whose = lasting_owner()
-    return "" if whose == LOCAL_CALLER else whose
-
-
-def _examples(request: RestRequest, visibility: Visibility = EVERYTHING) -> tuple[dict[str, Any], str]:
-    """Return the examples visible to the caller, and their ETag."""
-    service, whose = request.context.bundles, _whose_examples()
-    common, tag = service.get_examples(*request.path, visibility=visibility)
-    if not whose:
-        return {"examples": common}, tag
-    tool, _ = service.get_tool(*request.path, visibility=visibility)
-    own = request.context.app.runtime.own_examples.of(whose, tool["id"])
-    return shown_examples(common, own), examples_tag(tag, own)
 
 
 # Drafts: checks before something is stored or sent

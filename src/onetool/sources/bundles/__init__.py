@@ -22,7 +22,7 @@ derived       packs, declared tools and MCP servers as read-only bundles
 tool_factory  conversion of a stored tool into a ToolSpec, with its handler and rate limit
 rate_limits   rate limits that are shared between processes
 named         the tools of a store by their names in code
-editing       copying, versioning and renaming tools, and users' own examples
+editing       copying, versioning and renaming tools
 drafts        checks and previews of drafts
 archive       ZIP archives
 openapi/      imports of OpenAPI documents

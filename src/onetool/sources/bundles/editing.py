@@ -1,14 +1,10 @@
-"""Editing of tools: copies with changes, such as new versions; renaming; and users' own examples.
+"""Editing of tools: copies with changes, such as new versions; renaming; and switches of versions.
 
 A copy is a new tool with its own id and no usage. A renamed tool keeps its id, creation time and usage, and stays
 enabled or disabled. Built-in tools can be copied (the copy calls the same function) but not renamed.
-
-A user's own examples are stored apart from the tool's examples, which all its users see. Each owner has one document
-with examples by tool id. Its key is a hash, because an owner's name is not a valid path.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -16,14 +12,12 @@ from msgspec import UNSET, Meta, UnsetType
 
 from onetool.core.mismatch import described
 from onetool.core.text import did_you_mean
-from onetool.database.documents import MAX_WAIT_S, Documents
 from onetool.http.definition import below
-from onetool.sources.bundles.errors import InvalidError, UnavailableError, invalid_at
-from onetool.sources.bundles.model import ToolExample
+from onetool.sources.bundles.errors import InvalidError, invalid_at
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 from onetool.sources.bundles.queries import EVERYTHING, ETag, Visibility
 from onetool.sources.bundles.service import BundleService, Shown
-from onetool.sources.bundles.validation import KEPT, SHOWN, converted, read_examples
+from onetool.sources.bundles.validation import KEPT, SHOWN, converted
 
 Place = tuple[str, str, str]
 """A bundle id, a slug and a version."""
@@ -128,96 +122,3 @@ def _checked_keys(data: Any, known: tuple[str, ...]) -> dict[str, Any]:
         else:
             checked[key] = value
     return checked
-
-
-# Users' own examples
-
-MAX_OWNER_BYTES = 1024 * 1024  # bytes of JSON, of all tools
-MAX_OWNERS = 10_000
-
-OwnLists = dict[str, tuple[ToolExample, ...]]  # by tool id
-
-
-class ShownExamples(msgspec.Struct, frozen=True, kw_only=True):
-    """The examples of a tool as a user sees them: the tool's examples first, then the user's own."""
-
-    examples: tuple[ToolExample, ...]
-    own: Annotated[tuple[str, ...] | UnsetType, Meta(description="Names of the caller's own examples.")] = UNSET
-
-
-class OwnExamples:
-    """The examples of all owners, one document per owner. All methods block and raise DatabaseError."""
-
-    def __init__(self, documents: Documents) -> None:
-        self._documents = documents
-
-    def of(self, owner: str, tool: str) -> tuple[ToolExample, ...]:
-        return _lists(self._documents.read(_key(owner))).get(tool, ())
-
-    def put(
-        self,
-        owner: str,
-        tool: str,
-        examples: tuple[ToolExample, ...],
-        check: Callable[[tuple[ToolExample, ...]], object],
-    ) -> None:
-        """Replace the examples of one tool. `check` gets the previous examples, under the lock, and may raise."""
-        key = _key(owner)
-        try:
-            with self._documents.locked(key, MAX_WAIT_S) as held:
-                lists = _lists(held.load().body)
-                if not lists and len({*self._documents.keys()} - {key}) >= MAX_OWNERS:
-                    raise UnavailableError(f"the limit of {MAX_OWNERS:,} callers with examples is reached")
-                check(lists.get(tool, ()))
-                data = msgspec.json.encode({tool: items for tool, items in (lists | {tool: examples}).items() if items})
-                if len(data) > MAX_OWNER_BYTES:
-                    why = f"your examples of all tools would exceed {MAX_OWNER_BYTES:,} bytes"
-                    raise invalid_at("/examples", f"{why}; remove or shorten some")
-                held.write(data)
-        except TimeoutError as error:
-            raise UnavailableError(f"your examples can't be stored: {error.strerror}") from None
-
-
-def _lists(data: bytes | None) -> OwnLists:
-    if data is None:
-        return {}
-    try:
-        return msgspec.json.decode(data, type=OwnLists)
-    except (ValueError, RecursionError):
-        raise UnavailableError("your examples can't be read: they are damaged") from None
-
-
-def _key(owner: str) -> str:
-    return blake2b(owner.encode("utf-8", "surrogatepass"), digest_size=16, person=b"own examples").hexdigest()
-
-
-def shown_examples(common: Sequence[Mapping[str, Any]], own: tuple[ToolExample, ...]) -> dict[str, Any]:
-    """Build ShownExamples. A user's own example replaces the tool's example of the same name."""
-    names = [example.name for example in own]
-    rest = [example for example in common if example["name"] not in names]
-    return {"examples": [*rest, *msgspec.to_builtins(own)], "own": names}
-
-
-def examples_tag(tag: ETag, own: tuple[ToolExample, ...]) -> ETag:
-    """Return the ETag of both lists of examples. `tag` is the tool's ETag."""
-    return f"{tag}.{blake2b(msgspec.json.encode(own), digest_size=8).hexdigest()}" if own else tag
-
-
-def read_own_examples(data: Any, common: tuple[Any, ...]) -> tuple[ToolExample, ...]:
-    """Read a list of own examples, without the tool's `common` examples that a client may send back."""
-    if not isinstance(data, Mapping) or not isinstance(data.get("examples"), list):
-        return read_examples(data)
-    sent: dict[str, Any] = {key: value for key, value in data.items() if key != "own"}  # pyright: ignore[reportUnknownVariableType]
-    return read_examples(
-        {
-            **sent,
-            "examples": [example for example in sent["examples"] if _without_empty_description(example) not in common],
-        }
-    )
-
-
-def _without_empty_description(example: Any) -> Any:
-    """Remove an empty description."""
-    if isinstance(example, dict) and example.get("description") == "":  # pyright: ignore[reportUnknownMemberType]
-        return {key: value for key, value in example.items() if key != "description"}  # pyright: ignore[reportUnknownVariableType]
-    return example  # pyright: ignore[reportUnknownVariableType]
