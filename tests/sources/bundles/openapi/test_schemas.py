@@ -87,7 +87,7 @@ def test_a_default_behind_a_reference_is_described_and_not_sent(version):
     tool = one({**body(user), **parameters(place)}, "patch", version=version, components={"schemas": schemas})
     arguments = tool["argSchema"]["properties"]
     assert [name for name, schema in arguments.items() if "default" in schema] == []
-    assert arguments["active"] == {"type": "boolean", "description": "Without it: true."}
+    assert arguments["active"]["description"] == "Without it: true."
     assert arguments["page"]["description"] == "Which. Without it: true."
     assert arguments["plan"]["description"] == "Without it: null."
     assert json.loads(sent(tool, name="Ada").body) == {"name": "Ada"}

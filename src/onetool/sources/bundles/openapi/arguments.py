@@ -15,7 +15,15 @@ import msgspec
 
 from onetool.sources.bundles.import_names import argument_name, is_header_name, literal, placeholder, printable
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
-from onetool.sources.bundles.openapi.schemas import MAX_DESCRIPTION, Definition, Schemas, kind_of, samples_of
+from onetool.sources.bundles.openapi.schemas import (
+    DEFINITIONS,
+    MAX_DESCRIPTION,
+    Definition,
+    Schemas,
+    kind_of,
+    samples_of,
+    size_of,
+)
 
 Place = Literal["path", "query", "header", "cookie", "body"]
 MAX_ARGUMENTS = 500  # of one name
@@ -48,20 +56,23 @@ class ToolArguments:
         schema: dict[str, Any] = {"type": "object", "properties": self.properties}
         if self.required:
             schema["required"] = self.required
-        return Definition(schema, tuple(self._uses))
+        return Definition(schema, tuple(self._uses), size_of(schema))
 
 
 def describe_defaults(schema: dict[str, Any]) -> None:
-    """Describe the defaults of arguments: the server applies them, so a call must not send them unasked.
-
-    The schema is complete, so that this includes defaults behind references.
-    """
+    """Describe the defaults of arguments: the server applies them, so a call must not send them unasked."""
     for name, argument in schema["properties"].items():
-        if isinstance(argument, dict) and "default" in argument:
+        if not isinstance(argument, dict):
+            continue
+        found, seen = argument, set[str]()
+        while "default" not in found and isinstance(ref := found.get("$ref"), str) and ref not in seen:
+            seen.add(ref)
+            found = schema["$defs"][ref.removeprefix(DEFINITIONS)]
+        if "default" in found:
             others = {key: value for key, value in argument.items() if key != "default"}
-            default = printable(msgspec.json.encode(argument["default"]).decode(), MAX_DEFAULT)
-            description = f"{argument.get('description', '')} Without it: {default}.".strip()
-            schema["properties"][name] = others | {"description": description}
+            default = printable(msgspec.json.encode(found["default"]).decode(), MAX_DEFAULT)
+            own = argument.get("description") or found.get("description", "")
+            schema["properties"][name] = others | {"description": f"{own} Without it: {default}.".strip()}
 
 
 # Parameters

@@ -29,7 +29,7 @@ from onetool.sources.bundles.import_names import (
     title,
 )
 from onetool.sources.bundles.openapi.arguments import ParameterConverter, ToolArguments, describe_defaults
-from onetool.sources.bundles.openapi.assembly import SchemaAssembler
+from onetool.sources.bundles.openapi.assembly import assemble
 from onetool.sources.bundles.openapi.bodies import BodyConverter, BodyTemplateParts
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
 from onetool.sources.bundles.openapi.results import OperationResponse, Results
@@ -324,7 +324,6 @@ class OperationConverter:
         self._note = note
         self._schemas = Schemas(document, note)
         self._results = Results(document)
-        self._assembly = SchemaAssembler(self._schemas.definitions)
 
     def convert(self, operation: Operation) -> tuple[dict[str, Any], list[str], tuple[str, ...]]:
         """Return the tool, the URLs whose hosts it calls, and its secrets. The tool is checked when it is stored.
@@ -344,7 +343,7 @@ class OperationConverter:
             converter = BodyConverter(data["requestBody"], self._document, self._schemas, arguments, self._note)
             body = converter.convert()
         response = self._results.of(data.get("responses"))
-        input = self._assembly.assemble(arguments.schema())
+        input = assemble(arguments.schema(), self._schemas)
         if input is None:
             raise UnresolvedError("its arguments need a schema that the validator refuses")
         describe_defaults(input.schema)

@@ -11,21 +11,22 @@ from contextlib import suppress
 from itertools import chain, repeat
 from typing import Any, NamedTuple
 
-import msgspec
-
 from onetool.sources.bundles.import_names import UniqueSlugs, printable
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
 from onetool.sources.bundles.openapi.schemas import (
     DEFINITIONS,
     MAX_DEPTH,
     TYPES,
+    Definition,
+    defined,
     definition_name,
     encoding_of,
     is_json,
     known_media,
     outline,
-    references,
     shallow,
+    size_of,
+    with_definitions,
 )
 
 MAX_MEDIA_TYPES = 4  # of a response
@@ -36,12 +37,6 @@ MAX_DESCRIPTION = 160  # characters
 _ORDER = ("json", "sse", "text", "binary")
 
 Schema = dict[str, Any]
-
-
-class Definition(NamedTuple):
-    schema: Schema
-    size: int
-    uses: frozenset[str]  # names of other definitions
 
 
 class OperationResponse(NamedTuple):
@@ -95,27 +90,15 @@ class Results:
         if isinstance(types := root.get("type"), list):  # only parts of a result may be null
             known = [one for one in types if one != "null"]
             root["type"] = known[0] if len(known) == 1 else known or "null"
-        size = _size(root)
-        if size > MAX_BYTES:
+        whole = defined(root)
+        if whole.size > MAX_BYTES:
             smaller = (shallow(root, levels) for levels in range(4, 0, -1))
-            return next((schema for schema in smaller if _size(schema) <= MAX_BYTES), outline(root))
-        definitions: dict[str, Schema] = {}
-        edge = set(references(root))
-        for reach in range(MAX_REFERENCES + 1):
-            following: set[str] = set()
-            for name in sorted(edge - definitions.keys()):
-                found = self._definition(name)
-                size += found.size
-                is_near = reach < MAX_REFERENCES and size <= MAX_BYTES
-                definitions[name] = found.schema if is_near else outline(found.schema)
-                following.update(found.uses if is_near else ())
-            edge = following
-        return {**root, "$defs": definitions} if definitions else root
+            return next((schema for schema in smaller if size_of(schema) <= MAX_BYTES), outline(root))
+        return with_definitions(whole, self._definition, MAX_BYTES, MAX_REFERENCES)[0]
 
     def _definition(self, name: str) -> Definition:
         if name not in self._definitions:
-            found = self._content({"$ref": self._refs[name]})
-            self._definitions[name] = Definition(found, _size(found), frozenset(references(found)))
+            self._definitions[name] = defined(self._content({"$ref": self._refs[name]}))
         return self._definitions[name]
 
     def _content(self, schema: Any, level: int = 0) -> Schema:
@@ -197,7 +180,3 @@ def _either(one: Schema, other: Schema) -> Schema:
     if one == other:
         return one
     return {key: one[key] for key in ("$ref", "type") if key in one and one[key] == other.get(key)}
-
-
-def _size(schema: Schema) -> int:
-    return len(msgspec.json.encode(schema))

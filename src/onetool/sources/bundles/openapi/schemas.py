@@ -6,6 +6,7 @@ and the like, and a less specific schema accepts more.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -160,13 +161,15 @@ _FITS: dict[str, Callable[[Any], bool]] = {
 # Conversion to JSON Schema
 
 MAX_DEPTH = 40  # levels of sub-schemas; deeper ones accept anything
+INLINE = 3  # levels of definitions inside of each other
 
 
 class Definition(NamedTuple):
     """A converted schema with its references."""
 
     schema: Any
-    uses: tuple[str, ...]  # referenced definitions, with repetitions
+    uses: tuple[str, ...]  # names of other definitions, with repetitions
+    size: int = 0  # bytes of JSON
 
 
 class Schemas:
@@ -178,27 +181,21 @@ class Schemas:
         self._names: dict[str, str] = {}  # of definitions, by reference
         self._taken = UniqueSlugs()
         self._known: dict[int, tuple[Any, Definition]] = {}  # with the schema, so that its id is not reused
-        self._pending: list[str] = []
-        self.definitions: dict[str, Definition] = {}
+        self._refs: dict[str, str] = {}  # of definitions, by name
 
     def read(self, schema: Any) -> Definition:
-        """Convert a schema into the current draft. Schemas that it refers to are added to `definitions`."""
-        definition = self._read(schema)
-        while self._pending:
-            ref = self._pending.pop()
-            try:
-                target = self._document.at(ref)
-            except UnresolvedError as error:
-                self._note(f"{error}; any value is accepted instead")
-                target = {}
-            self.definitions[self._names[ref]] = self._read(target)
-        return definition
-
-    def _read(self, schema: Any) -> Definition:
+        """Convert a schema into the current draft."""
         if id(schema) not in self._known:
-            converted = upgrade(self._convert(schema, 0))
-            self._known[id(schema)] = (schema, Definition(converted, tuple(references(converted))))
+            self._known[id(schema)] = (schema, defined(upgrade(self._convert(schema, 0))))
         return self._known[id(schema)][1]
+
+    def definition(self, name: str) -> Definition:
+        """Return the definition with a name that a converted schema uses."""
+        try:
+            return self.read(self._document.at(self._refs[name]))
+        except UnresolvedError as error:
+            self._note(f"{error}; any value is accepted instead")
+            return defined({})
 
     def _convert(self, schema: Any, depth: int) -> Any:
         if not isinstance(schema, dict) or depth > MAX_DEPTH:
@@ -234,8 +231,8 @@ class Schemas:
     def _convert_reference(self, schema: dict[str, Any], ref: str) -> dict[str, Any]:
         """Return a reference with its sibling keywords, which 3.1 allows. In 3.0 only descriptions are kept."""
         if ref not in self._names:
-            self._names[ref] = self._taken.take([definition_name(ref)])
-            self._pending.append(ref)
+            name = self._names[ref] = self._taken.take([definition_name(ref)])
+            self._refs[name] = ref
         found: dict[str, Any] = {"$ref": f"{DEFINITIONS}{self._names[ref]}"}
         if text := printable(schema.get("description"), MAX_DESCRIPTION):
             found["description"] = text
@@ -252,6 +249,58 @@ def definition_name(ref: str) -> str:
     last = ref.rpartition("/")[2].replace("~1", "-")
     plain = "".join(sign if sign.isascii() and (sign.isalnum() or sign in "_.-") else "-" for sign in last)
     return plain[:60] or "schema"
+
+
+def defined(schema: Any) -> Definition:
+    return Definition(schema, tuple(references(schema)), size_of(schema))
+
+
+def size_of(schema: Any) -> int:
+    return len(msgspec.json.encode(schema))
+
+
+def with_definitions(
+    root: Definition, definition: Callable[[str], Definition], max_bytes: int, reach: int
+) -> tuple[dict[str, Any], str | None]:
+    """Return a schema with its definitions within `reach` references, and why others are only outlined, if any are.
+
+    A definition that is used once stands where it is used, unless it is in several others like it.
+    """
+    size, why, edge, uses = root.size, None, {*root.uses}, Counter(root.uses)
+    found: dict[str, Any] = {}
+    for level in range(reach + 1):
+        following: set[str] = set()
+        for name in sorted(edge - found.keys()):
+            one = definition(name)
+            size += one.size
+            if level == reach:
+                why = why or f"it continues after {reach} references"
+            elif size > max_bytes:
+                why = why or f"it is too large ({size // 1024:,} KiB; the limit is {max_bytes // 1024} KiB)"
+            else:
+                found[name] = one.schema
+                following.update(one.uses)
+                uses.update(one.uses)
+                continue
+            found[name] = outline(one.schema)
+        edge = following
+    kept: dict[str, Any] = {}
+
+    def placed(schema: Any, level: int) -> Any:
+        if not isinstance(schema, dict):
+            return schema
+        if not isinstance(ref := schema.get("$ref"), str):
+            return map_subschemas(schema, lambda inner: placed(inner, level))
+        name = ref.removeprefix(DEFINITIONS)
+        if uses[name] == 1 and level < INLINE:
+            return {**placed(found[name], level + 1), **{key: schema[key] for key in schema if key != "$ref"}}
+        if name not in kept:
+            kept[name] = None  # it may refer to itself
+            kept[name] = placed(found[name], 0)
+        return schema
+
+    schema = placed(root.schema, 0) if found else root.schema
+    return {**schema, "$defs": kept} if kept else schema, why
 
 
 def references(schema: Any) -> Iterator[str]:
