@@ -240,7 +240,7 @@ class ToolFactory:
         elif read.impl is not None and is_declared:
             with faults.at(""):
                 self._check_function(tool)
-        if is_declared and not faults.has_any("/examples"):
+        if is_declared and read.impl is not None and not faults.has_any("/examples"):
             with faults.at(""):
                 refuse_secrets(tool.examples, self.inherited(tool).get("arg_schema") or tool.arg_schema)
         return made
