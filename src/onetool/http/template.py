@@ -6,8 +6,7 @@ placeholder for the whole host (`https://${host}/x`) may contain several labels.
 call's URL may be called.
 
 A body is a form if Content-Type says so. Otherwise data, or a text that reads as a JSON object or array, is JSON, with
-`${name}` inside strings or bare; with a type like application/x-ndjson it may be several JSON values, one per line. In
-any other text, values are inserted unchanged, and escaped in XML.
+`${name}` inside strings or bare. In any other text, values are inserted unchanged, and escaped in XML.
 """
 
 import json
@@ -58,9 +57,7 @@ from onetool.http.url import HttpRequest, Url, as_target, normal_host, read_auth
 BODY_POINTER = "/request/body"
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
-LINES = "application/x-ndjson"
 PLAIN = "text/plain; charset=utf-8"
-RECORD = "\x1e"  # begins each value of application/json-seq
 
 _ABSENT: Any = object()
 _STRING_OR_PLACEHOLDER = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|(?<!\$)\$+\{[^{}]{0,200}\}', re.DOTALL)
@@ -136,11 +133,12 @@ def body_template(request: Request, content_type: str | None, arguments: KnownNa
         return _json(data, arguments)
     if is_json:
         raise TemplateError("is not JSON, although Content-Type says so", BODY_POINTER)
-    if "json" in kind:
-        return _lines(body, arguments)
-    if not kind and _goes_on_after_json(body):
-        how = "application/x-ndjson for one JSON value per line, or text/plain to insert values unchanged"
-        raise TemplateError(f"is JSON with more text after it: set a Content-Type, {how}", BODY_POINTER)
+    several = "json" in kind and parse_text(body, arguments, BODY_POINTER).alone is None
+    if several or (not kind and _goes_on_after_json(body)):
+        how = 'make the whole body in a script, and pass it as one argument: "${lines}"'
+        raise TemplateError(
+            f"is more than one JSON value: {how}. Values are inserted unchanged in text/plain", BODY_POINTER
+        )
     return _text_body(body, kind, arguments)
 
 
@@ -187,28 +185,6 @@ def _json(body: Any, arguments: Collection[str]) -> BodyTemplate:
         return None if value is _ABSENT else json_bytes(value)
 
     return BodyTemplate(JSON, fill, tuple(placeholders))
-
-
-def _lines(body: str, arguments: Collection[str]) -> BodyTemplate:
-    """Parse a body of one JSON text per line. Values can't end their line, because JSON escapes line breaks."""
-    placeholders: list[Placeholder] = []
-    templates: list[tuple[str, Any]] = []
-    for number, line in enumerate(body.split("\n"), 1):
-        mark = RECORD if line.startswith(RECORD) else ""
-        text = line.removeprefix(mark).strip()
-        data = _json_in(text) if text else _ABSENT
-        if text and data is _ABSENT:
-            raise TemplateError(
-                f"is not JSON in line {number}, although Content-Type says that every line is", BODY_POINTER
-            )
-        templates.append((mark, _value_template(data, arguments, BODY_POINTER, placeholders)))
-
-    def fill(values: Values) -> bytes:
-        data = [(mark, _fill_value(template, values)) for mark, template in templates]
-        lines = [mark.encode() + json_bytes(value) for mark, value in data if value is not _ABSENT]
-        return b"\n".join(lines) + (b"\n" if body.endswith("\n") and lines else b"")
-
-    return BodyTemplate(LINES, fill, tuple(placeholders))
 
 
 class _ListTemplate(list[Any]):
