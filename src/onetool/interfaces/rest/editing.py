@@ -18,7 +18,7 @@ from onetool.core.work import run_in_thread
 from onetool.http.asgi import encode
 from onetool.http.response_stream import DisconnectWatch
 from onetool.interfaces.rest.invoke import read_args, refuse_unrun
-from onetool.interfaces.rest.problem import Fault, RestError
+from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import (
     RestRequest,
     RestResponse,
@@ -291,8 +291,9 @@ async def send_draft(request: RestRequest) -> RestResponse | None:
             async with context.turn():
                 trial = await run_in_thread(Trial, context.bundles, draft.tool, draft.bundle_id, draft.confirmed)
         except DraftError as error:
-            faults = [Fault(one.pointer, one.message) for one in error.faults]
-            raise RestError(400, error.code, str(error), part="body", pointer=error.pointer, errors=faults) from None
+            raise RestError(
+                400, error.code, str(error), part="body", pointer=error.pointer, errors=error.faults
+            ) from None
         call = ToolCall(new_id(), trial.spec.name, draft.args, DRAFT)
         result = await context.app.call(call, context.allowed, tools=SingleTool(trial.spec))
         refuse_limited(result)

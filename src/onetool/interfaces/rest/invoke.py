@@ -23,9 +23,10 @@ from onetool.core.errors import OneToolError
 from onetool.http.asgi import HttpError, encode, read_weights
 from onetool.http.body import StreamedText
 from onetool.http.response_stream import DisconnectWatch, ResponseStream
-from onetool.interfaces.rest.problem import DATABASE_AWAY, RETRY, Fault, RestError
+from onetool.interfaces.rest.problem import DATABASE_AWAY, RETRY, RestError
 from onetool.interfaces.rest.request import SOURCE, RestRequest, RestResponse, json_body, refusal_of
 from onetool.interfaces.rest.route import EVENT_STREAM, TOOL, RestRoute
+from onetool.sources.bundles.errors import Fault
 from onetool.sources.bundles.rate_limits import NOTE
 from onetool.sources.bundles.validation import converted
 

@@ -19,6 +19,7 @@ from onetool.http.asgi import Headers, HttpError
 from onetool.sources.bundles.errors import (
     BundleError,
     ConflictError,
+    Fault,
     ForbiddenError,
     InvalidError,
     NotFoundError,
@@ -43,13 +44,6 @@ STATUS_OF_ERROR: dict[type[BundleError], int] = {
     RateLimitError: 429,
     UnavailableError: 503,
 }
-
-
-class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of several errors in a request."""
-
-    pointer: Annotated[str, Meta(description="JSON pointer (RFC 6901) into the part that `in` of the problem names.")]
-    message: str
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

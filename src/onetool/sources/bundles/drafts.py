@@ -18,37 +18,30 @@ from onetool.core.spec import ToolSpec
 from onetool.core.work import run_in_thread
 from onetool.http.preview import PreviewRequest
 from onetool.http.upstream import UpstreamResponse
-from onetool.sources.bundles.errors import ConflictError, InvalidError, invalid_at
+from onetool.sources.bundles.errors import ConflictError, Fault, InvalidError, invalid_at
 from onetool.sources.bundles.model import SINCE, Tool, http_of
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
 from onetool.sources.bundles.queries import EVERYTHING, Visibility
 from onetool.sources.bundles.service import BundleService
-from onetool.sources.bundles.validation import bundle_faults, read_tool
+from onetool.sources.bundles.validation import Faults, bundle_faults, read_tool
 
 PRE_PROCESSORS_S = 5.0  # seconds for the pre-processors of one check
 STAND_IN_SLUG, STAND_IN_VERSION = "tool", "1"
-
-
-class DraftFault(msgspec.Struct, frozen=True):
-    """A mistake in a draft or in arguments, with its place."""
-
-    pointer: Annotated[str, Meta(description="JSON pointer (RFC 6901) to the mistake.")]
-    message: str
 
 
 class DraftReport(msgspec.Struct, frozen=True):
     """The result of checking a draft. Warnings don't prevent storing the draft."""
 
     ok: Annotated[bool, Meta(description="Whether the draft could be stored.")]
-    errors: list[DraftFault]
-    warnings: Annotated[list[DraftFault], Meta(description="Why the tool can't be called for now.")]
+    errors: list[Fault]
+    warnings: Annotated[list[Fault], Meta(description="Why the tool can't be called for now.")]
     needs: Annotated[
         tuple[Need, ...], Meta(description="For a stored tool: hosts to allow and secrets to set before calls.")
     ] = ()
 
 
 def check_bundle_draft(data: Mapping[str, Any]) -> DraftReport:
-    faults = [DraftFault(*fault) for fault in bundle_faults(data)]
+    faults = bundle_faults(data)
     return DraftReport(not faults, faults, [])
 
 
@@ -62,52 +55,41 @@ def check_tool_draft(
     """Check the draft as `put_tool` would with this bundle, slug and version. Blocks."""
     name = (slug or data.get("slug") or STAND_IN_SLUG, version or data.get("version") or STAND_IN_VERSION)
     content, made, found = service.check_tool(data, *name)
-    faults = [*_place_faults(service, bundle_id, *name), *(DraftFault(*fault) for fault in found.found)]
+    faults = [*_place_faults(service, bundle_id, *name), *found.found]
     if faults or content is None:
         return DraftReport(False, faults, [])
     service.require_bound(content, made=made)
-    return DraftReport(True, [], [DraftFault("/httpImpl", text) for text in service.warnings(made)])
+    return DraftReport(True, [], [Fault("/httpImpl", text) for text in service.warnings(made)])
 
 
-def _place_faults(service: BundleService, bundle_id: str | None, slug: Any, version: Any) -> list[DraftFault]:
-    faults: list[DraftFault] = []
+def _place_faults(service: BundleService, bundle_id: str | None, slug: Any, version: Any) -> list[Fault]:
+    faults = Faults()
     for key, check, value in (("slug", check_slug, slug), ("version", check_version, version)):
-        try:
+        with faults.at(f"/{key}"):
             if not isinstance(value, str):
-                raise invalid_at(f"/{key}", f"expected a string, got {described(value)}")
-            check(value)
-        except InvalidError as error:
-            faults.append(_fault(error, f"/{key}"))
-    if bundle_id is None or faults:
-        return faults
-    if faults := _bundle_faults(service, bundle_id):
-        return faults
-    if service.store.tool(check_id(bundle_id), slug, version) is not None:
-        return [DraftFault("/version", f"version {version} of {slug} already exists: choose another version")]
-    return []
+                raise InvalidError(f"expected a string, got {described(value)}")
+            check(value, None)
+    if bundle_id is not None and not faults.found:
+        _check_bundle(service, bundle_id, faults)
+        if not faults.found and service.store.tool(bundle_id, slug, version) is not None:
+            faults.add("/version", f"version {version} of {slug} already exists: choose another version")
+    return faults.found
 
 
-def _bundle_faults(service: BundleService, bundle_id: str) -> list[DraftFault]:
-    """Return why tools can't be added to the bundle."""
-    try:
-        bundle = service.fresh.bundle(check_id(bundle_id))
-    except InvalidError as error:
-        return [_fault(error, "/bundleID")]
-    if bundle is None:
-        return [DraftFault("/bundleID", f"there is no bundle {bundle_id}")]
-    if bundle.is_built_in or not bundle.is_enabled or bundle.soft_deleted_at is not None:
-        return [DraftFault("/bundleID", f"the bundle {bundle.slug} can't be changed: it is read-only or disabled")]
-    return []
-
-
-def _fault(error: InvalidError, pointer: str) -> DraftFault:
-    return DraftFault(pointer, error.what)
+def _check_bundle(service: BundleService, bundle_id: str, faults: Faults) -> None:
+    """Add why tools can't be added to the bundle."""
+    with faults.at("/bundleID"):
+        bundle = service.fresh.bundle(check_id(bundle_id, None))
+        if bundle is None:
+            raise InvalidError(f"there is no bundle {bundle_id}")
+        if bundle.is_built_in or not bundle.is_enabled or bundle.soft_deleted_at is not None:
+            raise InvalidError(f"the bundle {bundle.slug} can't be changed: it is read-only or disabled")
 
 
 # Arguments
 
 
-async def check_arguments(spec: ToolSpec, args: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[DraftFault]]:
+async def check_arguments(spec: ToolSpec, args: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Fault]]:
     """Return the arguments as the tool would get them, and their mistakes. Only pre-processors run."""
     try:
         if spec.prepare is not None and spec.prepare.handler is not None:
@@ -115,12 +97,12 @@ async def check_arguments(spec: ToolSpec, args: Mapping[str, Any]) -> tuple[Mapp
                 args = await spec.prepare.handler(args=args)
         result = await run_in_thread(taken, spec, args)  # compiling the schema may take a second
     except TimeoutError:
-        return args, [DraftFault("", f"pre-processors took longer than {PRE_PROCESSORS_S:g} s, the limit for checks")]
+        return args, [Fault("", f"pre-processors took longer than {PRE_PROCESSORS_S:g} s, the limit for checks")]
     except BadArguments as error:
-        return args, [DraftFault("", "; ".join([f"{error.argument}: {error}", *error.hints]))]
+        return args, [Fault("", "; ".join([f"{error.argument}: {error}", *error.hints]))]
     except SchemaError as error:
-        return args, [DraftFault("", f"{spec.name} has an unusable schema: {error}")]
-    return result.args, [DraftFault(problem.pointer, str(problem)) for problem in result.problems]
+        return args, [Fault("", f"{spec.name} has an unusable schema: {error}")]
+    return result.args, [Fault(problem.pointer, str(problem)) for problem in result.problems]
 
 
 # Previews of calls
@@ -137,7 +119,7 @@ class PreviewReport(msgspec.Struct, frozen=True, kw_only=True):
     )
     code: Annotated[str | UnsetType, Meta(description="For a script: the code that would run.")] = UNSET
     call: Annotated[str | UnsetType, Meta(description="For any other tool: the call in code.")] = UNSET
-    errors: tuple[DraftFault, ...] | UnsetType = UNSET
+    errors: tuple[Fault, ...] | UnsetType = UNSET
 
 
 async def preview_tool(
@@ -193,14 +175,15 @@ class Trial:
 
     def __init__(self, service: BundleService, data: Mapping[str, Any], bundle_id: str | None, confirmed: bool) -> None:
         """Check the draft as storing it would. Blocks. Raises DraftError, ConflictError or ForbiddenError."""
-        faults = check_tool_draft(service, data).errors
-        faults = [DraftFault(f"/tool{fault.pointer}", fault.message) for fault in faults]
+        faults = Faults()
+        for fault in check_tool_draft(service, data).errors:
+            faults.add(f"/tool{fault.pointer}", fault.message)
         if bundle_id is not None:
-            faults += _bundle_faults(service, bundle_id)
-        if not faults and data["type"] != "http":
-            faults.append(DraftFault("/tool/type", "only HTTP tools can be tried"))
-        if faults:
-            raise DraftError(faults)
+            _check_bundle(service, bundle_id, faults)
+        if not faults.found and data["type"] != "http":
+            faults.add("/tool/type", "only HTTP tools can be tried")
+        if faults.found:
+            raise DraftError(faults.found)
         tool = _read_draft(data, None if bundle_id is None else check_id(bundle_id))
         unsafe = [step.request.method for step in http_of(tool).steps if step.request.method not in SAFE_METHODS]
         if unsafe and not confirmed:
@@ -217,7 +200,7 @@ class Trial:
 class DraftError(InvalidError):
     """An error for a draft that can't be tried. `faults` are all its mistakes."""
 
-    def __init__(self, faults: list[DraftFault]) -> None:
+    def __init__(self, faults: list[Fault]) -> None:
         super().__init__(str(invalid_at(faults[0].pointer.removeprefix("/tool"), faults[0].message)), faults[0].pointer)
         self.faults = faults
 
@@ -228,10 +211,10 @@ async def _preview(service: BundleService, tool: Tool, args: Mapping[str, Any], 
     except ToolFailure as failure:
         argument = failure.argument if isinstance(failure, BadArguments) else None
         pointer = f"/{argument}" if argument else ""
-        return _failed_preview([DraftFault(pointer, "; ".join([str(failure), *failure.hints]))], args_at)
+        return _failed_preview([Fault(pointer, "; ".join([str(failure), *failure.hints]))], args_at)
     return PreviewReport(**preview)
 
 
-def _failed_preview(faults: list[DraftFault], below: str) -> PreviewReport:
-    errors = tuple(DraftFault(f"{below}{fault.pointer}", fault.message) for fault in faults)
+def _failed_preview(faults: list[Fault], below: str) -> PreviewReport:
+    errors = tuple(Fault(f"{below}{fault.pointer}", fault.message) for fault in faults)
     return PreviewReport(requests=(), errors=errors)

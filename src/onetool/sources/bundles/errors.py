@@ -11,6 +11,9 @@ BundleError
 """
 
 from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
 
 from onetool.core.errors import OneToolError
 from onetool.core.mismatch import place_of
@@ -39,6 +42,13 @@ def invalid_at(pointer: str, what: str) -> InvalidError:
     error = InvalidError(f"{place_of(pointer)}: {what}" if pointer else what, pointer)
     error.what = what
     return error
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """A mistake in the data of a user, with its place."""
+
+    pointer: Annotated[str, msgspec.Meta(description="JSON pointer (RFC 6901) to the mistake.")]
+    message: str
 
 
 class NotFoundError(BundleError):

@@ -16,7 +16,7 @@ from onetool.core.redaction import SecretPlaces
 from onetool.core.schema import CompiledSchema, depth_of
 from onetool.core.text import MAX_NAME, did_you_mean
 from onetool.http.definition import ToolLimits, below
-from onetool.sources.bundles.errors import InvalidError, invalid_at
+from onetool.sources.bundles.errors import Fault, InvalidError, invalid_at
 from onetool.sources.bundles.model import IMPLS, BundleContent, ToolContent, ToolExample
 from onetool.sources.bundles.names import check_slug
 
@@ -199,13 +199,6 @@ def converted(data: Any, shape: type[T], at: str = "") -> T:
     return cast(T, found)
 
 
-class Fault(NamedTuple):
-    """A mistake in the data of a user, with its place."""
-
-    pointer: str
-    message: str
-
-
 class ReadTool(NamedTuple):
     """A tool as it was read, with its implementation; None if that has too many mistakes."""
 
@@ -240,7 +233,7 @@ class Faults:
         return any(known == pointer or known.startswith(f"{pointer}/") for known in self._found)
 
     def raise_first(self) -> None:
-        for fault in self.found:
+        for fault in self._found.items():
             raise invalid_at(*fault)
 
     def converted(self, data: Any, shape: type[T], at: str = "") -> T | None:
