@@ -6,9 +6,7 @@ import pytest
 from helpers import trusted, until
 
 from onetool.app import App
-from onetool.app import app as app_module
 from onetool.core.errors import ConfigError
-from onetool.core.limits import WorkerShare
 from onetool.services import file_watcher
 
 PACK = 'def hello() -> str:\n    """Say hello."""\n    return "{}"\n'
@@ -343,8 +341,7 @@ def test_more_credentials_are_taken_over(place):
 
 
 @pytest.mark.attack("credentials")
-def test_settings_read_for_a_caller_load_no_code_in_any_worker(place, monkeypatch):
-    monkeypatch.setattr(app_module, "worker_share", lambda: WorkerShare(1, 2, "run"))
+def test_settings_read_for_a_caller_load_no_code(place):
     here = place(QUIET + "watch: false\n")
     here.write(PACK.format("two"), "packs/greet.py")
     here.write(QUIET + "watch: false\naliases: {now: time.now}\n")

@@ -13,11 +13,12 @@ __all__ = ["database", "database_url", "postgres"]
 
 
 def shared_file(folder):
-    """A SQLite file with the tables that workers share."""
-    made = SqliteDatabase(folder / "shared.db")
+    """The state.db of a home that several servers share."""
+    (folder / "home").mkdir(mode=0o700)
+    made = SqliteDatabase(folder / "home" / "state.db")
     made.write(lambda work: None)  # makes the tables
     made.close()
-    return folder / "shared.db"
+    return made.file
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -14,18 +14,16 @@ KEY = "0123456789abcdef" * 4
 
 
 class Member(Server):
-    """`onetool serve` over a SQLite file that others have, too."""
+    """A worker with an address of its own, over the state.db of others."""
 
     def __init__(self, folder, database, *args, config=CONFIG, **env):
         folder.mkdir(parents=True)
         self.folder = folder
         self.log_file = folder / "serve.log"
         self.port = free_port()
-        self.place = f"{folder.name}:{self.port}"
-        more = {"MEMBER_DATABASE": str(database), "MEMBER_PLACE": self.place, "MEMBER_KEY": KEY}
-        self._start(
-            ("--menu", "direct", *(args or ("--drain-s", "0"))), config, MEMBER, environment(folder, **more, **env)
-        )
+        self.place = f"{gethostname()}:{self.port}"
+        own = environment(folder, **env) | {"ONETOOL_HOME": str(database.parent)}
+        self._start(("--menu", "direct", *args), config, MEMBER, own)
 
     def _start(self, args, config, script, env):
         with self.log_file.open("wb") as log:

@@ -78,5 +78,5 @@ def test_everything_that_was_alive_in_it(owner, other, tmp_path):
 
 def _counts_as_ended(owner, replica):
     """As after half a minute."""
-    with closing(sqlite3.connect(owner.folder.parent / "shared.db", timeout=10)) as file, file:
+    with closing(sqlite3.connect(owner.folder.parent / "home" / "state.db", timeout=10)) as file, file:
         file.execute("UPDATE replicas SET seen_at = seen_at - 30 WHERE id = ?", (replica,))

@@ -6,9 +6,10 @@ from itertools import count
 from threading import Event, Thread
 
 from cluster.conftest import shared_file
-from cluster.members import Balancer, Member
+from cluster.members import KEY, Balancer, Member
 from helpers import until
 from interfaces.mcp.peers import HttpPeer
+from interfaces.mcp.servers import Server
 
 
 class ReadyBalancer(Balancer):
@@ -99,12 +100,14 @@ async def work(path: str) -> str:
 
 def test_a_call_that_was_answered_elsewhere_is_finished(tmp_path):
     (tmp_path / "patient.py").write_text(PATIENT)
-    (tmp_path / "onetool.yaml").write_text("packs: [patient.py]\n")
-    file, config = shared_file(tmp_path), tmp_path / "onetool.yaml"
-    first, second = (
-        Member(tmp_path / name, file, "--drain-s", "0", config=config, MEMBER_FINISH_S="30") for name in "ab"
-    )
-    peer = HttpPeer(first, "new")
+    config = tmp_path / "onetool.yaml"
+    config.write_text(f"packs: [patient.py]\ncluster: {{finish_s: 30}}\nhttp: {{token: {KEY}}}\n")
+    home = {"ONETOOL_HOME": str(tmp_path / "home")}
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        folder.mkdir()
+    first, second = (Server(one, "--drain-s", "0", "--menu", "direct", config=config, **home) for one in folders)
+    peer = HttpPeer(first, "new", token=KEY)
     call = {"name": "patient__work", "arguments": {"path": str(tmp_path / "it")}}
     state = peer.result("tools/call", call)["requestState"]
     peer.server = second

@@ -95,7 +95,7 @@ def test_what_a_client_sets_holds_everywhere(sides):
 
 def test_subscriptions_hold_everywhere(sides, pair):
     def watched():
-        with closing(sqlite3.connect(pair.servers[0].folder.parent / "shared.db")) as file, file:
+        with closing(sqlite3.connect(pair.servers[0].folder.parent / "home" / "state.db")) as file, file:
             ((body,),) = file.execute("SELECT body FROM mcp_sessions WHERE id = ?", (sides[0].session,)).fetchall()
         return json.loads(body).get("watched", [])
 
@@ -144,7 +144,7 @@ def test_ready(pair):
 
 
 def rows(pair, sql, *params):
-    with closing(sqlite3.connect(pair.servers[0].folder.parent / "shared.db", timeout=10)) as file, file:
+    with closing(sqlite3.connect(pair.servers[0].folder.parent / "home" / "state.db", timeout=10)) as file, file:
         return file.execute(sql, params).fetchall()
 
 

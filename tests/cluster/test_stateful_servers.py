@@ -90,7 +90,7 @@ def test_check_reports_it_for_a_replica_alone(tmp_path):
 def test_a_reload_that_brings_it_is_refused(tmp_path, reload):
     many = block_of("ok", replicate=True)
     with App.open(config_of(tmp_path, {"many": many})) as app:
-        app.serve_beside(lambda: 2)
+        app.serve_beside(lambda: 2, lambda: None, 1)
         app.reload_settings()  # which notes the files as they are
         config_of(tmp_path, {"many": many, "memory": block_of("ok")})
         with pytest.raises(ConfigError, match=r"servers\.memory"):

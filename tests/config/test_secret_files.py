@@ -40,7 +40,7 @@ servers: {{a: {{url: "https://a.example/mcp", headers: {{Authorization: Bearer $
     )
     assert str(config.database) == f"postgresql://onetool:{VALUE}@db/onetool"
     assert config.cluster is not None
-    assert str(config.cluster.key) == VALUE * 2
+    assert config.cluster.keys == [(VALUE * 2).encode()]
     assert str(config.http.token) == VALUE
     assert config.servers["a"].headers == {"Authorization": f"Bearer {VALUE}"}
     assert VALUE not in repr(config.http)

@@ -64,8 +64,8 @@ def long_text(lines: int = 5000) -> str:
 '''
 TOKEN = "a-token-of-all-the-replicas-0123456789"  # a replica lets nobody in without one
 CONFIG = """
-database: {database}
-cluster: {{key: {key}{finish}}}
+{database}
+cluster: {{{cluster}}}
 http: {{port: {port}, hosts: [127.0.0.1], access_log: false{http}}}
 packs: [{pack}]
 menu: direct
@@ -87,10 +87,13 @@ class Replica:
         finish: str = "",
         key: str = KEY,
         version: str = "",
+        home: Path | None = None,
     ) -> None:
+        """With a `home`, it shares its state.db with others, and no database."""
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.folder = folder
+        self.home = home or folder / "home"
         folder.mkdir()
         text = f"import time\nreal = time.time\ntime.time = lambda: real() + {skew}\n" if skew else ""
         text += f"import onetool._version as found\nfound.__version__ = {version!r}\n" if version else ""
@@ -101,10 +104,9 @@ class Replica:
         self.config = folder / "onetool.yaml"
         self.config.write_text(
             CONFIG.format(
-                database=database,
+                database="" if home else f"database: {database}",
                 port=self.port,
-                key=key,
-                finish=finish and f", {finish}",
+                cluster=", ".join(filter(None, ("" if home else f"key: {key}", finish))),
                 pack=pack,
                 more=more,
                 http=f", {http or f'token: {TOKEN}'}",
@@ -114,7 +116,7 @@ class Replica:
         self._told = 0  # the process that was told to stop
 
     def start(self) -> "Replica":
-        environment = {**os.environ, "ONETOOL_HOME": str(self.folder / "home")}
+        environment = {**os.environ, "ONETOOL_HOME": str(self.home)}
         if self._first is not None:
             environment["PYTHONPATH"] = os.pathsep.join([str(self._first), os.environ.get("PYTHONPATH", "")])
         command = [sys.executable, "-m", "onetool", "serve", "--config", str(self.config)]

@@ -27,7 +27,7 @@ def test_a_replica_that_differs_is_named_until_all_have_read_the_same_config(rep
 
     for one in two:
         one.config.write_text(one.config.read_text() + "aliases: {clock: time.now}\n")
-    command(other, "db", "reload")
+    httpx.post(f"{other.url}/call/ot.reload", json={}, timeout=30).raise_for_status()
     until(lambda: [told(one) for one in (*two, other)] == [[], [], []], 30)
 
 

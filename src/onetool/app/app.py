@@ -25,7 +25,6 @@ from onetool.config import Config, Found, find, load_config
 from onetool.config.load import add_servers
 from onetool.config.stateful import refuse_stateful_servers
 from onetool.core.errors import Mistake
-from onetool.core.limits import worker_share
 from onetool.core.registry import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.packs.ot import ot_tools
@@ -73,6 +72,7 @@ class App:
         finalize(self, self._recorder.close)
         self._on_call: list[Callable[[CallEvent], None]] = []
         self._on_close: list[Callable[[], None]] = []
+        self._reload_others: Callable[[], None] = lambda: None
         self._watches_all = watch  # regardless of the config
         self._is_closed = self._is_connected = self._follows_settings = False
         self._database = AppDatabase(config, makes_tables=makes_tables)
@@ -282,12 +282,14 @@ class App:
         """Call `run` from code that is not async, such as a notebook."""
         return self._background.run_sync(self.run(code, allowed))
 
-    def reload(self) -> None:
-        """Reload everything, or nothing at all.
+    def reload(self, *, here: bool = False) -> None:
+        """Reload everything, or nothing at all: with `here`, only in this one of several processes that serve together.
 
         Raises ConfigError if the config can't be used or would break working tools. Running calls keep the old config.
         """
         self._reloader.reload()
+        if not here:
+            self._reload_others()
 
     def reload_settings(self) -> None:
         """Reload the settings, but no code. Used when another worker reloads."""
@@ -437,14 +439,16 @@ class App:
         """Refuse reloads that change `database` or `cluster` from now on: servers store their sessions there."""
         self._reloader.kept = ("database", "cluster")
 
-    def serve_beside(self, replicas: Callable[[], int], workers: "Database | None" = None) -> None:
-        """Share rate limits with other processes: see `AppDatabase.share_rates`.
+    def serve_beside(self, replicas: Callable[[], int], reload_others: Callable[[], None], pid: int) -> None:
+        """Share reloads and rate limits with other processes: see `AppDatabase.share_rates`. `pid` is the process to
+        send SIGHUP.
 
         Refuses servers that must not run in each of them, now (ConfigError) and in reloads.
         """
         refuse_stateful_servers(self.config)
+        self._reloader.pid, self._reload_others = pid, reload_others
         self._reloader.refuse_stateful_servers = True
-        self._database.share_rates(replicas, workers)
+        self._database.share_rates(replicas)
 
     @cached_property
     def _ask_service(self) -> "AskService":
@@ -459,12 +463,8 @@ class App:
         return LoopThread()
 
     def _watch_mode(self) -> WatchMode | None:
-        """Return the watch mode.
-
-        Only the first of several workers watches everything; the others follow its reloads.
-        """
         if self._watches_all or self.config.watch:
-            return "everything" if worker_share().is_first else None
+            return "everything"
         return "settings" if self._follows_settings and self.config.watch is None else None
 
     def _count_call(self, event: "CallEvent") -> None:

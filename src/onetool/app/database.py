@@ -38,7 +38,7 @@ class AppDatabase:
         self._state: SqliteDatabase | None = None
         self._windows: dict[Database, SharedWindows] = {}
         self._replicas: Callable[[], int] = lambda: 1
-        self._workers: Database | None = None
+        self._shares_rates = False
 
     def get(self) -> "Database | None":
         """Return the database of the config; None if it has none. It may be unreachable. Raises ConfigError."""
@@ -77,7 +77,7 @@ class AppDatabase:
 
     def rates(self) -> "SharedWindows | None":
         """Return the rate windows of requests and sign-ins; None if no other process shares them."""
-        database = self._workers or self.get()
+        database = self.state() if self._shares_rates else self.get()
         return None if database is None else self._windows_in(database)
 
     def tool_rates(self) -> "SharedWindows":
@@ -92,12 +92,9 @@ class AppDatabase:
                 self._windows[database] = SharedWindows(database, lambda: self._replicas())
             return self._windows[database]
 
-    def share_rates(self, replicas: "Callable[[], int]", workers: "Database | None" = None) -> None:
-        """Divide rates by `replicas` while the database is unavailable.
-
-        `workers` is a database that only shares rates.
-        """
-        self._replicas, self._workers = replicas, workers
+    def share_rates(self, replicas: "Callable[[], int]") -> None:
+        """Count requests in the database of all stores. Divide rates by `replicas` while it is unavailable."""
+        self._replicas, self._shares_rates = replicas, True
 
     def set_config(self, config: "Config") -> None:
         before, self._config = self._config, config

@@ -23,12 +23,12 @@ from onetool.config.find import own_folder
 from onetool.core.errors import ConfigError
 from onetool.core.flock import key_in
 from onetool.core.os_files import UnsafeFileError
-from onetool.core.state_folders import STATE_FILE
+from onetool.core.state_folders import STATE_FILE, make_home
 from onetool.database import Database
 from onetool.database.documents import MAX_WAIT_S, Documents, Following
 from onetool.database.encryption import Seal, SealError, Signature
 
-KEY_FILE = "database.key"  # in the user's own folder
+KEY_FILE = "database.key"
 DocumentKind = Literal["servers", "logins", "tokens", "page_sessions", "page_links", "warnings"]
 
 
@@ -98,11 +98,26 @@ def secrets_of(config: Config) -> list[bytes]:
         shared = [] if config.cluster is None else config.cluster.keys
     except ConfigError as error:
         raise SealError(f"encrypted documents in the database need cluster.key: {error}") from None
-    file: Path = own_folder() / KEY_FILE
+    own = _random_key(own_folder(), make=not shared)
+    return [key for key in (*shared, own) if key]
+
+
+def home_key(config: Config) -> bytes:
+    """Return the random key of the servers that share a state folder, which is created when first needed.
+
+    A project's folder may have come with a key. Raises SealError, and OSError for a folder that can't be created.
+    """
+    if config.is_home_in_project:
+        return _random_key(own_folder(), make=True)
+    make_home(config.home)
+    return _random_key(config.home, make=True)
+
+
+def _random_key(folder: Path, make: bool) -> bytes:
+    file = folder / KEY_FILE
     try:
-        own = key_in(file, make=not shared)
+        return key_in(file, make)
     except UnsafeFileError as error:
         raise SealError(f"{file} is not used, because {error.why}; {error.hint or 'set cluster.key'}") from None
     except OSError as error:
         raise SealError(f"{file} can't be created ({error.strerror}); set cluster.key") from None
-    return [key for key in (*shared, own) if key]

@@ -17,7 +17,6 @@ from onetool.config.load import add_servers, code_files, pack_paths, setting_fil
 from onetool.config.model import ServerSettings
 from onetool.config.stateful import refuse_stateful_servers
 from onetool.core.errors import ConfigError, Mistake
-from onetool.core.limits import worker_share
 from onetool.core.registry import Catalogue
 from onetool.core.spec import Handler
 from onetool.sources.catalogues import declared_tools, united
@@ -65,6 +64,7 @@ class Reloader:
         self.count = 0  # full reloads
         self.kept: tuple[str, ...] = ()  # keys of the config that a reload may not change
         self.refuse_stateful_servers = False  # several processes serve
+        self.pid = os.getpid()  # the process that takes SIGHUP
         self.read_at = time()
         self._config, self._packs = config, Catalogue()
         self._finds_config = found is not None and found.whose != "named"  # so reloads search for it again
@@ -145,7 +145,7 @@ class Reloader:
         named = {*broken, *(one.file for one in pending), str(trust_store().file)}
         changed = {file: word for file, word in self._changed_files().items() if file not in named}
         pending += [Mistake(message=word, file=file, severity="warning") for file, word in changed.items()]
-        hint = f"load it: {load_command()}; a server started with --watch loads changes by itself"
+        hint = f"load it: {load_command(self.pid)}; a server started with --watch loads changes by itself"
         for file, one in broken.items():
             if one.line is not None:  # the mistake is in the text of the file
                 broken[file] = replace(one, message=f"can't be read: {one.message}")
@@ -305,12 +305,11 @@ class Reloader:
             raise self.error from None
 
 
-def load_command() -> str:
-    """Return the command that loads pending changes. It names SIGHUP if this process or its supervisor handles it."""
+def load_command(pid: int) -> str:
+    """Return the command that loads pending changes. It names SIGHUP if this process handles it."""
     import signal  # creates enums, which a short command doesn't need
 
     is_handled = hasattr(signal, "SIGHUP") and callable(signal.getsignal(signal.SIGHUP))
-    pid = os.getpid() if worker_share().workers == 1 else os.getppid()
     return f"{f'kill -HUP {pid}, or ' if is_handled else ''}ot.reload() as admin"
 
 
@@ -330,7 +329,7 @@ class ConfigWatcher:
         found = self._reloader.untrusted
         if found is None or not self._is_started or self._mode() == "everything":
             return found
-        return replace(found, then=load_command())
+        return replace(found, then=load_command(self._reloader.pid))
 
     @property
     def pending_count(self) -> int:

@@ -19,7 +19,6 @@ from onetool.config.model import PROMPTS_FILE
 from onetool.core.call import DRAFT
 from onetool.core.context import current_call
 from onetool.core.json_data import freeze, size_of
-from onetool.core.limits import worker_share
 from onetool.core.principal import Principal, current_principal, owner, owners
 from onetool.core.registry import Snapshot
 from onetool.core.state_folders import CONFIG_FILES, STATE_FILES, STATE_FOLDERS, mark_home
@@ -140,7 +139,7 @@ class Runtime:
             memory_mb=run.memory_mb,
             calls=run.max_calls,
             output_bytes=run.max_output_bytes,
-            workers=worker_share().of(run.workers),
+            workers=run.workers,
         )
         workers = SharedWorkers(limits)
         if self._is_retired:  # a call may come late: the workers serve it, but don't stay

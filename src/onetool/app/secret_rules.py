@@ -144,7 +144,7 @@ def _used_by_server(config: "Config") -> "Iterator[tuple[str, Secret, *tuple[str
         yield "metrics.token", config.metrics.token
     for name, value in config.otel.headers.items() if config.otel is not None else ():
         yield f"otel.headers.{name}", value
-    if config.cluster is not None:
+    if config.cluster is not None and config.cluster.shared is not None:
         yield "cluster.key", config.cluster.shared, *config.cluster.accepted_keys
     if config.database:
         yield "database", config.database, *_passwords(config.database)

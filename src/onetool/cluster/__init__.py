@@ -16,7 +16,6 @@ This module has the shared definitions: the settings, and a `Replica`.
 """
 
 import hmac
-from collections.abc import Callable
 from hashlib import sha256
 
 import msgspec
@@ -25,7 +24,6 @@ from onetool.core.errors import cut
 from onetool.core.text import escape_invisible
 from onetool.database import Database
 
-RELOAD = "reload"  # the database notification topic
 MAX_SHOWN = 100  # characters of another key's row in messages
 SAME_KEY = "give all replicas the same key"
 
@@ -36,10 +34,9 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     place: str
     key: bytes  # the shared secret
     database: Database
-    is_last: Callable[[], bool] = lambda: True  # whether no other process listens on this process's sockets by then
     accepted: tuple[bytes, ...] = ()  # further valid secrets, while the secret is being replaced
     finish_s: float = 0.0  # seconds after SIGTERM for pending requests, tasks and questions
-    is_one_machine: bool = False  # whether the others are workers of the same server, which listen on the same sockets
+    is_worker: bool = False  # whether it shares its sockets, and so its place, with other workers
 
     @property
     def keys(self) -> tuple[bytes, ...]:

@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from typing import Any
 
-from onetool.cluster import RELOAD, ClusterSettings
+from onetool.cluster import ClusterSettings
 from onetool.cluster.mailbox import Mailbox
 from onetool.cluster.members import Members
-from onetool.core.errors import OneToolError
+from onetool.core.principal import LOCAL
+from onetool.http.asgi import HttpError
 
 log = logging.getLogger("onetool.serve")
+RELOAD = "reload"  # of messages
 ID_DIGITS = 8
 _OWNED = re.compile(r"[0-9a-f]{40}")
 DRAIN_S = 5.0  # after SIGTERM, until the balancer stops sending requests
@@ -28,17 +30,17 @@ class Cluster:
         self.members = Members(settings)
         self.mailbox = Mailbox(settings.database, self.members, settings.keys)
         self.on_serving: list[Callable[[], None]] = [self.mailbox.start]  # on the event loop, once clients can connect
+        self._loop: asyncio.AbstractEventLoop | None = None  # while this process serves
         self.on_close: list[Callable[[], None]] = []  # called before this process stops being a member
 
     def start(self) -> dict[str, Any]:
         """Join the cluster, and return options for `serve`."""
         self.members.start()
         return {
-            "drain_s": 0.0 if self.settings.is_one_machine else DRAIN_S,  # workers share their sockets
+            "drain_s": 0.0 if self.settings.is_worker else DRAIN_S,  # workers have no balancer
             "finish_s": self.settings.finish_s,
             "shutdown_timeout_s": REQUESTS_TIMEOUT_S,
             "parting_s": PARTING_S,
-            "is_last": self.settings.is_last,
         }
 
     def close(self) -> None:
@@ -49,20 +51,25 @@ class Cluster:
                 ends.callback(call)
 
     def follow_reloads(self, reload: Callable[[], Awaitable[None]]) -> None:
-        """Reload on `onetool db reload`. Called on the serving event loop."""
-        loop = asyncio.get_running_loop()
+        """Reload when another process says so. Called on the serving event loop."""
 
-        async def run() -> None:
-            try:
-                await reload()
-            except Exception as error:  # noqa: BLE001 - the old config stays in force
-                log.error("Not reloaded: %s", error if isinstance(error, OneToolError) else repr(error))
+        async def hear(_body: None) -> None:
+            await reload()
 
-        def hear(detail: str) -> None:
-            if detail:  # an empty notification follows a reconnect, maybe without a reload
-                asyncio.run_coroutine_threadsafe(run(), loop)
+        self._loop = asyncio.get_running_loop()
+        self.mailbox.handlers[RELOAD] = hear
+        self.mailbox.internal.add(RELOAD)
 
-        self.on_close.append(self.settings.database.on_change(RELOAD, hear))
+    def reload_others(self) -> None:
+        """Have the other processes reload. Any thread may call this."""
+        if self._loop is not None:
+            asyncio.run_coroutine_threadsafe(self._tell_others(), self._loop)
+
+    async def _tell_others(self) -> None:
+        try:
+            await self.mailbox.tell(None, RELOAD, None, LOCAL)
+        except HttpError as error:
+            log.error("The other replicas were not told to reload: %s", error)
 
     @property
     def id(self) -> str:

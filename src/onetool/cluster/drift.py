@@ -36,7 +36,7 @@ MAX_PARTS = 1000  # of one kind; the others share one digest
 MAX_NAMED = 10  # parts in a message
 OWN_KEYS = {"cluster", "database", "secrets", "include", "packs", "watch", "trust", "prompts"}  # may differ per machine
 OWN_HTTP = {"host", "port"}
-SAME_FILES = "give all replicas the same config, packs and version, then: onetool db reload"
+SAME_FILES = "give all replicas the same config, packs and version, then: onetool call ot.reload"
 SERVER = "tools of server"
 
 Parts = dict[str, dict[str, str]]  # digests by kind and name

@@ -180,11 +180,6 @@ def read_members(database: Database, *keys: bytes) -> list[Replica]:
     return [found for row in rows if (found := _replica(row[:-1], numbers)) is not None]
 
 
-def forget_replica(database: Database, place: str) -> None:
-    """Delete the row of a process that is known to have died, so that others need not wait for its expiry."""
-    database.write(lambda work: work.execute("DELETE FROM replicas WHERE place = %s", (place,)))
-
-
 def _select(database: Database) -> tuple[str, tuple[Any, ...]]:
     clock = database.clock
     text = (

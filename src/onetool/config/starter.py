@@ -52,7 +52,8 @@ tools:
 #audit: {mode: usual, retention_days: 90, max_mb: 1024}  # who called what; required: no call without a log entry
 #metrics: {token: "${METRICS_TOKEN}"}  # lets Prometheus read /metrics, which otherwise needs the role admin
 #otel: {endpoint: "http://localhost:4318", headers: {}, service: onetool}  # traces and metrics, sent over OTLP
-# Several machines: PostgreSQL instead of files, and a key for the replicas (docs/operate/scale.md).
+# Several servers behind a balancer: on one machine `cluster: {}` is enough; on several machines they need PostgreSQL
+# instead of files, and a key (docs/operate/scale.md).
 #database: ${DATABASE_URL}
 #cluster: {key: "${CLUSTER_KEY}"}
 

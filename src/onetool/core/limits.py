@@ -1,14 +1,11 @@
-"""Rate limits, and each worker's share of a server's limits. `RateWindow` counts in a sliding window of time.
+"""Rate limits: `RateWindow` counts in a sliding window of time.
 
 The window is divided into parts, so that memory use does not depend on the rate. A part counts until it has left the
-window completely: the effective rate may be up to a sixtieth lower than the limit, and is never higher. Without
-`--workers`, the process is the first of one worker. The first worker does the jobs that must be done only once.
+window completely: the effective rate may be up to a sixtieth lower than the limit, and is never higher.
 """
 
 from collections import deque
 from collections.abc import Iterable
-
-import msgspec
 
 MIB = 1024**2  # bytes
 DAY = 86_400  # seconds
@@ -50,33 +47,3 @@ class RateWindow:
     def next_free(self, now: float) -> float:
         """Return the seconds until the oldest part leaves the window; 0 if the window is empty."""
         return (self._parts[0][0] + PARTS + 1) * self._part_s - now if self._parts else 0.0
-
-
-# A worker's share
-
-
-class WorkerShare(msgspec.Struct, frozen=True):
-    number: int = 1
-    workers: int = 1
-    run: str = ""  # shared by all workers of one server run
-
-    @property
-    def is_first(self) -> bool:
-        return self.number == 1
-
-    def of(self, total: int) -> int:
-        """Return this worker's share of a total, at least 1."""
-        return max(1, total // self.workers + (self.number <= total % self.workers))
-
-
-_own = WorkerShare()
-
-
-def worker_share() -> WorkerShare:
-    return _own
-
-
-def set_worker_share(share: WorkerShare) -> None:
-    """Set the share of this process. Called once, at startup."""
-    global _own
-    _own = share

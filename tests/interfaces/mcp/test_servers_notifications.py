@@ -68,9 +68,9 @@ def test_a_change_that_is_due_is_told_though_everything_is_read_again(app):
 def test_a_change_in_the_middle_of_a_reload_is_told(app, monkeypatch):
     again = app.reload
 
-    def reload_and_change():
+    def reload_and_change(**how):
         tells(app, "a")
-        again()
+        again(**how)
         tells(app, "a", "b")
 
     monkeypatch.setattr(app, "reload", reload_and_change)

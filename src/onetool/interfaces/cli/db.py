@@ -9,7 +9,6 @@ import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 import click
@@ -20,7 +19,6 @@ from onetool.app.database import open_database, open_state_file, state_file
 from onetool.app.database_copy import Place, copy_state, count_stores, has_state, open_export, open_place
 from onetool.app.database_state import database_state, explain, file_state
 from onetool.app.documents import documents_in, seal_anew
-from onetool.cluster import RELOAD
 from onetool.cluster.report import alive_replicas
 from onetool.config import Config, load_config
 from onetool.database import Database, DatabaseError
@@ -104,8 +102,8 @@ def init(ctx: click.Context, as_json: bool) -> None:
         done = run_migrations(database)
         state = database_state(database)
         sealed = seal_anew(database, config)
-    cluster = config.cluster
-    warning = None if cluster is None or cluster.has_key else NO_KEY.format(str(cluster.shared))
+    shared = None if config.cluster is None or config.cluster.has_key else config.cluster.shared
+    warning = None if shared is None else NO_KEY.format(str(shared))
     if wants_json(as_json):
         more = {} if warning is None else {"warning": warning}
         print_json({"server": state.server, "tables": state.tables, "done": done, "sealed": sealed, **more})
@@ -148,20 +146,6 @@ def rekey(ctx: click.Context, as_json: bool) -> None:
         sealed = seal_anew(database, config)
     text = f"{counted(sealed, 'document')} encrypted with cluster.key. No document needs an older key any more."
     print_outcome({"sealed": sealed}, text, as_json)
-
-
-@db.command()
-@data_options
-def reload(ctx: click.Context, as_json: bool) -> None:
-    """Make all replicas reload their config, packs and secrets. Each replica logs the outcome."""
-    config = _config(ctx)
-    if config.database is None or config.cluster is None:
-        raise click.ClickException("The config has no cluster. Send SIGHUP to the server, or call ot.reload().")
-    with _reached(config) as database:
-        database.write(lambda work: work.notify(RELOAD, token_hex(4)))
-        replicas = [one.id for one in alive_replicas(database, config)]
-    text = f"{counted(len(replicas), 'replica')} told to reload: {', '.join(replicas) or 'none is running'}."
-    print_outcome({"replicas": replicas}, text, as_json)
 
 
 # Copies

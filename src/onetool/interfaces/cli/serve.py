@@ -7,20 +7,23 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from threading import Thread
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
 
+from onetool.app import App
 from onetool.config import Config
 from onetool.config.model import BARE
 from onetool.config.stateful import refuse_stateful_servers
 from onetool.core.errors import ConfigError, OneToolError
-from onetool.core.system import IS_WINDOWS
 from onetool.interfaces.cli.options import MENUS, allow_option, config_option, open_app
 from onetool.interfaces.cli.output import echo, stdout
 from onetool.services.logs import make_log_non_blocking
 from onetool.sources.mcp_servers.settings import PlacedServer, pack_name
+
+if TYPE_CHECKING:
+    from onetool.interfaces.http.listen import BoundAddress
 
 HOST_HELP = "The address to listen on. Default: as in the config, else 127.0.0.1."
 DRAIN_HELP = "Seconds to keep accepting requests after SIGTERM. The default is 5 in a cluster, else 0."
@@ -113,22 +116,26 @@ def serve(
     if bare and (server is None or menu is not None or workers > 1):
         message = "--bare serves one MCP server from one process, without --menu"
         raise click.UsageError(f"{message}: onetool serve --bare -- node server.js")
-    if workers > 1:
-        options = {"menu": menu, "watch": watch, "drain_s": drain_s, "server": server, "name": name}
-        _serve_with_workers(ctx, host, port, workers, opens, allowed=allowed, **options)
-        return
     servers = _servers_of(server, name, bare)
+    order = None
+    if workers > 1:
+        from onetool.interfaces.http.workers import own_order
+
+        if (order := own_order()) is None:
+            _start_workers(ctx, host, port, workers, allowed, servers)
+            return
     if bare:
         menu, allowed = BARE, allowed or [f"{pack_name(*one)}.*" for one in servers.items()]
     app = open_app(ctx, allowed, watch=watch, makes_tables=True, servers=servers)
-    from onetool.interfaces.http.serve import bind_address, serve_app
+    from onetool.interfaces.http.serve import serve_app
 
     if app.config.cluster is not None and app.config.database is not None:
-        app.config.cluster.require()
-    http = app.config.http
-    address = bind_address(app, host or http.host, http.port if port is None else port)
-    print_line = early_stop.then(_printer(app.config, address.url, servers, opens))
-    ended_by = serve_app(app, address, menu=menu, allowed=allowed, print_line=print_line, drain_s=drain_s)
+        app.config.cluster.require("key")
+    address = _bound(app, host, port) if order is None else order.address
+    greet = _printer(app.config, address.url, servers, opens) if order is None or order.greets else lambda _text: None
+    options = {"menu": menu, "allowed": allowed, "drain_s": drain_s}
+    secret = None if order is None else order.secret
+    ended_by = serve_app(app, address, print_line=early_stop.then(greet), worker_secret=secret, **options)
     early_stop.listen()  # while the app closes: the server has removed its own handler
     if ended_by == signal.SIGINT:
         raise KeyboardInterrupt
@@ -140,46 +147,33 @@ def _ignore_hang_up() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
-def _serve_with_workers(
+def _bound(app: App, host: str | None, port: int | None) -> "BoundAddress":
+    from onetool.interfaces.http.serve import bind_address
+
+    http = app.config.http
+    return bind_address(app, host or http.host, http.port if port is None else port)
+
+
+def _start_workers(
     ctx: click.Context,
     host: str | None,
     port: int | None,
-    workers: int,
-    opens: bool,
-    *,
+    count: int,
     allowed: list[str] | None,
-    **options: Any,
+    servers: dict[str, PlacedServer],
 ) -> None:
-    """Bind the sockets, and start several processes that serve on them. `options` are fields of WorkerOrder."""
-    if IS_WINDOWS:
-        raise click.UsageError("--workers needs Unix sockets, which this system lacks. Leave it out.")
-    servers = _servers_of(options["server"], options["name"])
-    # Check the config without running any of it.
-    app = open_app(ctx, allowed, imports=False, makes_tables=True, servers=servers)
-    from onetool.interfaces.http.serve import bind_address
-    from onetool.interfaces.workers import WorkerOrder
-    from onetool.interfaces.workers.supervisor import Supervisor
+    """Check the config without running any of it, bind the sockets, and serve on them with several processes."""
+    from onetool.interfaces.http.workers import Workers
 
-    config = app.config
-    if config.cluster is not None and config.database is not None:
+    app = open_app(ctx, allowed, imports=False, makes_tables=True, servers=servers)
+    if app.config.cluster is not None:
         raise click.UsageError("A replica of a cluster has one worker: start a replica for each core instead.")
-    refuse_stateful_servers(config)
-    address = bind_address(app, host or config.http.host, config.http.port if port is None else port)
+    refuse_stateful_servers(app.config)
+    address = _bound(app, host, port)
     app.close()
     for name in ("onetool.serve", "onetool.watch"):
         logging.getLogger(name).setLevel(logging.INFO)
-    order = WorkerOrder(
-        number=1,
-        count=workers,
-        config=ctx.find_root().obj,
-        host=address.host,
-        port=address.port,
-        addresses=address.addresses,
-        allowed=allowed,
-        **options,
-        level=logging.getLevelName(logging.getLogger("onetool").level).lower(),
-    )
-    if Supervisor(order, address, _printer(config, address.url, servers, opens)).run() == signal.SIGINT:
+    if Workers(count, address, stdout().fileno()).run() == signal.SIGINT:
         raise KeyboardInterrupt
 
 

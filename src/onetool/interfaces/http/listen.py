@@ -3,8 +3,6 @@
 import errno
 import os
 import socket
-import struct
-import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from ipaddress import ip_address
@@ -129,29 +127,3 @@ def _reason(error: OSError, host: str, port: int) -> str:
     if error.errno in NOT_HERE:
         return f"this machine has no address {host}; see --host and http.host"
     return f"can't listen on {place}: {error.strerror or error}"
-
-
-def refuse_new(listening: socket.socket) -> None:
-    """Let the system drop new connections to a socket, for all processes that listen on it. Works only on Linux.
-
-    Closing a socket cuts off clients that connected since the last accept. Dropping new connections first allows these
-    clients to be accepted. Dropped clients retry a second later, and their connection is refused.
-    """
-    if sys.platform == "linux":
-        from ctypes import addressof, create_string_buffer
-
-        program = b"".join(struct.pack("HBBI", *step) for step in _NO_SYN)
-        place = create_string_buffer(program)
-        with suppress(OSError):  # not allowed on some systems
-            found = struct.pack("@HP", len(_NO_SYN), addressof(place))
-            listening.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, found)
-
-
-_SO_ATTACH_FILTER = 26
-_SYN = 0x02
-_NO_SYN = (  # a packet filter, from the TCP header on: code, jump if true, jump if false, operand
-    (0x30, 0, 0, 13),  # load the byte with the flags
-    (0x45, 0, 1, _SYN),  # is the flag set?
-    (0x06, 0, 0, 0),  # drop it
-    (0x06, 0, 0, 0xFFFFFFFF),  # let all of it pass
-)

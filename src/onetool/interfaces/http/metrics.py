@@ -45,7 +45,7 @@ class MetricsApp:
         self._app = app
         self._rules = rules
         self._cluster = cluster
-        self._has_workers = cluster is not None and cluster.settings.is_one_machine
+        self._has_workers = cluster is not None and cluster.settings.is_worker
         self._metrics = Metrics()
         app.runtime.recorder.observers.append(self._metrics.observe)
         if cluster is not None:
@@ -56,7 +56,8 @@ class MetricsApp:
         await self._check_caller(scope)
         processes = {"" if self._cluster is None else self._cluster.id: await asyncio.to_thread(self.families)}
         if self._cluster is not None and self._has_workers:
-            others = [one for one in self._cluster.members.alive() if one.id != self._cluster.id]
+            here = self._cluster.settings.place  # the address of all workers of a server
+            others = [one for one in self._cluster.members.alive() if one.id != self._cluster.id and one.place == here]
             answers = await asyncio.gather(*(self._ask(self._cluster, one) for one in others))
             processes |= {one.id: found for one, found in zip(others, answers, strict=True) if found}
         await respond(send, 200, await asyncio.to_thread(exposition, processes), CONTENT_TYPE)

@@ -20,7 +20,6 @@ from urllib.parse import unquote
 import msgspec
 
 from onetool.core.context import RequestEvent
-from onetool.core.limits import worker_share
 from onetool.core.principal import Principal
 from onetool.core.text import utc_text_ms
 from onetool.core.trace import current_trace
@@ -156,9 +155,7 @@ class AccessHandler(NonBlockingHandler):
         super().__init__(fd, formatter)
         self.recorder = recorder or Recorder()
         self.recorder.writers.append(self._write_lines)
-        share = worker_share()
-        self._common: dict[str, Any] = {"worker": share.number} if share.workers > 1 else {}
-        self._common |= {"replica": replica} if replica else {}
+        self._common: dict[str, Any] = {"replica": replica} if replica else {}
 
     def add(self, request: LoggedRequest) -> None:
         entry = {

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from functools import partial
+from hashlib import sha256
 from secrets import token_bytes
 from socket import gethostname
 from threading import Thread
@@ -31,7 +33,6 @@ from onetool.services.logs import add_to_log_lines, make_log_non_blocking
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.cluster import ClusterSettings
     from onetool.cluster.cluster import Cluster
     from onetool.cluster.shared_requests import SharedRequests
     from onetool.services.page_links import PageLinks, ServedLinks
@@ -116,32 +117,27 @@ def serve_app(
     menu: str | None = None,
     allowed: Collection[str] | None = None,
     print_line: Callable[[str], None],
-    cluster: "ClusterSettings | None" = None,
     drain_s: float | None = None,
-    on_reload: Callable[[], AbstractContextManager[None]] = nullcontext,
+    worker_secret: bytes | None = None,
 ) -> int:
     """Serve until a signal stops the server; return the signal.
 
-    `cluster` makes it one of several replicas; the default is the config's `database` and `cluster`. `drain_s` is how
-    long requests are still accepted after SIGTERM; None means some seconds behind a balancer. A reload requested by a
-    signal runs within `on_reload()`.
+    `drain_s` is how long requests are still accepted after SIGTERM; None means some seconds behind a balancer.
+    `worker_secret` makes it one of several workers, which share it; `cluster` in the config, one of several replicas.
     """
     if is_loopback(address.addresses):
         app.follow_settings()
-    shared, requests = _cluster(app, cluster, address.port)
+    shared, requests = _cluster(app, address.port, is_worker=worker_secret is not None)
     replica = None if shared is None else shared.id
     _start_logs(app, replica)
     lists = allow_lists(app, allowed)
     mcp = McpHttpApp(app, menu=menu, allowed=lists, shared=requests)
-    links = _page_links(app, address, token_bytes(32) if cluster is None else cluster.key)
-    site = build_site(app, address, mcp, lambda _scope: client_url(app, address), lists, shared, links)
+    secret = worker_secret or token_bytes(32)
+    links, instance = _page_links(app, address, secret), sha256(secret).hexdigest()[:16]
+    site = build_site(app, address, mcp, lambda _scope: client_url(app, address), lists, shared, links, instance)
     follow_config(app, address, site, allowed)
-
-    async def reload() -> None:
-        with on_reload():
-            await reload_app(app, mcp)
-
-    if shared is not None and app.config.database is not None:
+    reload = partial(reload_app, app, mcp)
+    if shared is not None:
         shared.on_serving.append(partial(shared.follow_reloads, reload))
 
     def started() -> None:
@@ -204,27 +200,26 @@ def _warm_bundles(app: "App") -> None:
         import onetool.interfaces.rest.app  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
-def _cluster(
-    app: "App", settings: "ClusterSettings | None", port: int
-) -> "tuple[Cluster, SharedRequests] | tuple[None, None]":
-    """Make this process a member of a cluster, with these settings or those of the config. The tables exist already."""
-    if settings is None:
-        if (config := app.config.cluster) is None or (database := app.database) is None:
-            return None, None
-        from onetool.cluster import ClusterSettings
-
-        key, *accepted = config.keys
-        place = f"{gethostname()}:{port}"
-        settings = ClusterSettings(place, key, database, accepted=tuple(accepted), finish_s=config.finish_s)
+def _cluster(app: "App", port: int, *, is_worker: bool) -> "tuple[Cluster, SharedRequests] | tuple[None, None]":
+    """Make this process one of several, if it is. The tables exist already."""
+    config = app.config.cluster
+    if config is None and not is_worker:
+        return None, None
+    from onetool.app.documents import home_key
+    from onetool.cluster import ClusterSettings
     from onetool.cluster.cluster import Cluster
     from onetool.cluster.drift import Drift
     from onetool.cluster.shared_requests import SharedRequests
 
+    key, *accepted = (config.keys if config is not None else []) or [home_key(app.config)]
+    finish_s = 0.0 if config is None else config.finish_s
+    place = f"{gethostname()}:{port}"
+    settings = ClusterSettings(place, key, app.runtime.state, tuple(accepted), finish_s, is_worker)
     cluster = Cluster(settings)
-    if not settings.is_one_machine:
+    if not is_worker:  # workers read the same files
         Drift(cluster, app)
-    is_own = app.config.database is None  # only for the workers of this machine
-    app.serve_beside(lambda: len(cluster.members.alive()), settings.database if is_own else None)
+    pid = os.getppid() if is_worker else os.getpid()
+    app.serve_beside(lambda: len(cluster.members.alive()), cluster.reload_others, pid)
     return cluster, SharedRequests(cluster)
 
 

@@ -25,7 +25,7 @@ import uvicorn
 from onetool.core.errors import OneToolError
 from onetool.interfaces.http.guard import Guard
 from onetool.interfaces.http.heads import HeadWatch, HttpConnection
-from onetool.interfaces.http.listen import BoundAddress, refuse_new
+from onetool.interfaces.http.listen import BoundAddress
 
 log = logging.getLogger("onetool.serve")
 KEEP_ALIVE_S = 75  # between two requests; longer than clients keep connections, so that they close first
@@ -38,7 +38,6 @@ SERVING_GC = (10_000, 10, 10)
 LATE_S = 1  # for requests that are not done after the finish time
 LOOK_S = 0.02
 UNREAD_S = 0.1  # for requests that have arrived and are not read yet, when the server stops
-HANDSHAKE_S = 0.1  # for clients that are connecting
 WARM_S = 5.0  # until the background loading after the start is done
 
 Reload = Callable[[], Awaitable[None] | None]
@@ -52,7 +51,6 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     drain_s: float = 0.0  # to accept requests after SIGTERM; then …
     finish_s: float = 0.0  # … to listen until all current requests are done, at most
     parting_s: float = 0.0  # for clients with open connections that may be about to send a request
-    is_last: Callable[[], bool] = lambda: True  # whether no other process accepts connections on these sockets then
 
 
 def serve(site: Guard, address: BoundAddress, *, shutdown_timeout_s: float = STOP_TIMEOUT_S, **options: Any) -> int:
@@ -120,7 +118,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._options.parting_s and not self.force_exit:
-            await self._part(sockets or [])
+            await self._part()
         for server in self.servers:
             server.close()  # no new connections, before streams are ended
         try:
@@ -131,13 +129,9 @@ class _Server(uvicorn.Server):
         await self._wait_while(UNREAD_S, HeadWatch.has_unread)  # uvicorn would close these connections
         await super().shutdown(sockets)
 
-    async def _part(self, sockets: list[socket.socket]) -> None:
-        """Accept the clients that have connected, and wait for those that may be about to send a request."""
+    async def _part(self) -> None:
+        """Accept no new clients, and wait for those that may be about to send a request."""
         self._site.drain()
-        if self._options.is_last():  # otherwise another process accepts them
-            for one in sockets:
-                refuse_new(one)
-            await asyncio.sleep(HANDSHAKE_S)
         for server in self.servers:
             server.close()
         await self._wait_while(self._options.parting_s, HeadWatch.may_ask)

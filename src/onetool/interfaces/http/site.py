@@ -55,9 +55,11 @@ def build_site(
     allowed: Offered = None,
     cluster: "Cluster | None" = None,
     links: "ServedLinks | None" = None,
+    instance: str = "",
 ) -> Guard:
     """Return the ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`; `url` returns
     the address of the server for clients. With a `cluster`, it is one of several replicas. `links` open its page.
+    `instance` tells clients of one start of the server from those of another.
     """
     app.keep_database()
     place, database = app.runtime.documents("page_sessions", "at once"), app.database
@@ -91,7 +93,7 @@ def build_site(
         rest(CALL_PATH, call, methods=CALL_METHODS, below=True, takes_bare_post=True),
         rest(ASK_PATH, ask, below=True, check=check_ask, body_factor=ASK_BODY_FACTOR),
         rest(STATUS_PATH, status, methods=READ),
-        rest(EVENTS_PATH, _lazy("rest.events:EventsApp", app, lists), methods=("GET",)),
+        rest(EVENTS_PATH, _lazy("rest.events:EventsApp", app, lists, instance), methods=("GET",)),
         # It checks its callers itself.
         rest(METRICS_PATH, MetricsApp(app, rules, cluster), protected=False, methods=READ, takes_any_host=True),
         Route("/openapi.json", _lazy("rest.openapi:openapi", app), methods=READ),
@@ -237,7 +239,7 @@ def _readiness(app: "App", site: Callable[[], Guard], cluster: "Cluster | None")
             found = {"status": "starting", "message": STARTING}
         if tokens is not None and app.config.database is None and (tokens.problem or tokens.loss):
             found = {"status": "closed", "message": CLOSED}
-        if app.config.database is not None and cluster is not None and not cluster.members.has_database:
+        if cluster is not None and not cluster.members.has_database:
             found = {"status": "cut_off", "message": CUT_OFF}
         if site().is_draining:
             found = {"status": "draining", "message": "This server is about to stop: send requests to other servers."}

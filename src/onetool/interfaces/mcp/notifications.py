@@ -25,7 +25,7 @@ async def reload(service: Service) -> None:
         # Keep a pending change.
         service.last_listed = service.last_listed or _states(service)
         try:
-            await asyncio.to_thread(service.app.reload)
+            await asyncio.to_thread(service.app.reload, here=True)
         except ConfigError as error:
             log.error("Not reloaded, the previous config stays in effect: %s", error)
             return

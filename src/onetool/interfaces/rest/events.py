@@ -29,7 +29,6 @@ from onetool.app import App
 from onetool.app.allow_lists import Offered
 from onetool.core.context import CallEvent
 from onetool.core.fair_shares import FairShares
-from onetool.core.limits import worker_share
 from onetool.core.principal import Principal, is_admitted
 from onetool.core.spec import ToolSpec
 from onetool.core.text import utc_text_ms
@@ -120,9 +119,9 @@ admins get calls of other callers. A comment is sent every 15 seconds. At most 6
 class EventsApp(RestApp):
     """The ASGI app of /events."""
 
-    def __init__(self, app: App, allowed: Offered = None) -> None:
+    def __init__(self, app: App, allowed: Offered = None, instance: str = "") -> None:
         super().__init__(app, allowed)
-        self._instance = worker_share().run or token_hex(8)
+        self._instance = instance or token_hex(8)
         self._readers: set[Reader] = set()
         self._is_stopping = False
         self._watch: ChangeWatch | None = None

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from helpers import start, until
+from interfaces.http.fleet import ALSO_LIMITED, LIMITED, PATIENCE, Load, Workers
 from interfaces.mcp.servers import environment
-from interfaces.workers.fleet import ALSO_LIMITED, LIMITED, PATIENCE, Load, Workers
 from services.exposition import read_exposition
 
 
@@ -82,22 +82,14 @@ def test_any_worker_answers_for_the_metrics_of_all(fleet, each):
 def test_log_lines_say_which_worker_wrote_them(fleet, each):
     def writers():
         lines = [json.loads(line) for line in fleet.log().splitlines()]
-        return {line["worker"] for line in lines if line["logger"] == "onetool.access"}
+        return {line["replica"] for line in lines if line["logger"] == "onetool.access"}
 
-    until(lambda: writers() == {1, 2, 3})  # a line is written after its response
-
-
-def test_nothing_secret_stands_in_the_command_line(fleet):
-    for pid in fleet.workers():
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            *_, module, descriptor, _ = file.read().split(b"\0")
-        assert module == b"onetool.interfaces.workers.worker"
-        assert descriptor.isdigit()
+    until(lambda: len(writers()) == 3)  # a line is written after its response
 
 
 def test_all_workers_are_one_server_for_the_page(fleet):
     def hello(made):
-        from interfaces.workers.fleet import TOKEN
+        from interfaces.http.fleet import TOKEN
 
         made.request("GET", "/events", headers={"Accept": "text/event-stream", "Authorization": f"Bearer {TOKEN}"})
         response = made.getresponse()
@@ -208,24 +200,53 @@ def test_one_that_is_killed_is_replaced_and_calls_of_others_go_on(fleet):
     (new,) = fleet.workers() - before
     assert until(lambda: new in fleet.connected())
     assert fleet.call("ok.echo", text="still there") == "still there"
-    assert "was ended by SIGKILL; it is replaced now" in fleet.log()
+    assert f"A worker (process {killed}) was ended by signal 9; starting another one" in fleet.log()
 
 
-def test_no_call_fails_when_it_is_told_to_stop(fleet, tmp_path):
-    loads = [Load(fleet, kept) for kept in fleet.connected().values()] + [Load(fleet), Load(fleet)]
-    for load in loads:
-        load.goes_on()
-    rests = fleet.connected()  # they are kept, and used again in the middle of it
-    workers, begun = fleet.workers(), tmp_path / "begun"
-    with ThreadPoolExecutor(1 + len(rests)) as threads:
-        slow = threads.submit(fleet.call, "pid.slow", seconds=0.3, begun=str(begun))
-        until(begun.exists)
+def test_calls_under_way_are_finished_when_it_is_told_to_stop(fleet, tmp_path):
+    workers, begun = fleet.workers(), [tmp_path / str(number) for number in range(6)]
+    with ThreadPoolExecutor(len(begun)) as threads:
+        calls = [threads.submit(fleet.call, "pid.slow", seconds=0.5, begun=str(file)) for file in begun]
+        until(lambda: all(file.exists() for file in begun))
         fleet.process.terminate()
-        late = [threads.submit(fleet.call, "pid.get", one) for one in rests.values()]
-        assert {one.result(PATIENCE) for one in late} == workers
-        assert slow.result(PATIENCE) in workers
+        assert {call.result(PATIENCE) for call in calls} <= workers
     assert fleet.process.wait(PATIENCE) == 0
-    assert [failure for load in loads for failure in load.end()] == []
+    assert fleet.workers() == set()
+
+
+def test_workers_end_within_two_seconds_when_their_parent_is_killed(fleet, tmp_path):
+    workers, begun = fleet.workers(), tmp_path / "begun"
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(fleet.ask, "POST", "/call/pid.slow", {"seconds": 30, "begun": str(begun)})
+        until(begun.exists)
+        fleet.process.kill()
+        until(lambda: not any(map(is_running, workers)), 2)
+    fleet.process.wait()
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_worker_that_fails_ends_the_server(tmp_path):
+    """What the parent doesn't run, because it runs no packs."""
+    (tmp_path / "bad.py").write_text('"""Ends its process."""\nimport os\nos._exit(7)\n')
+    (tmp_path / "onetool.yaml").write_text("packs: [bad.py]\n")
+    process = start(
+        *("--config", "onetool.yaml", "serve", "--port", "0", "--workers", "2"),
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _, told = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, "has ended with exit code 7" in told) == (7, True)
 
 
 def test_a_config_that_cannot_be_used_is_told_once(tmp_path):

@@ -68,7 +68,7 @@ class Workers(Server):
         found = set()
         for pid in children_of(self.process.pid):
             with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-                if b"workers.worker" in file.read():
+                if b"--workers" in file.read():
                     found.add(pid)
         return found
 
