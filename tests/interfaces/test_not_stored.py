@@ -1,4 +1,4 @@
-"""A call that had its effect, and whose large result could not be stored: nobody is told that nothing has changed."""
+"""A call that had its effect, and whose large result can't be stored now: it waits."""
 
 import json
 import sqlite3
@@ -36,8 +36,6 @@ def note(path: str) -> str:
         time.sleep(0.05)
     return "done"
 '''
-LOST = "The call was made, but its result of 28,889 bytes could not be stored: "
-RETRY = "ask for a smaller part, but don't repeat a call that changes something"
 
 
 @contextmanager
@@ -75,7 +73,7 @@ def away(request, tmp_path):
         server.stop()
 
 
-def test_an_effect_is_not_denied(away, tmp_path):
+def test_a_result_waits_for_the_database(away, tmp_path):
     server, gone = away
     url, notes = server.url.removesuffix("/mcp"), tmp_path / "notes"
     code = f"pack.note(path={str(notes)!r})"
@@ -89,12 +87,10 @@ def test_an_effect_is_not_denied(away, tmp_path):
             (menus["direct"], "pack__note", {"path": str(notes)}),
         ):
             result = peer.call(tool, args)
-            assert result["isError"] is True
-            assert result["content"][0]["text"].endswith(f"Error (not_stored): {LOST}{why}\n  {RETRY}")
-        answer = httpx.post(f"{url}/run", json={"code": code}, timeout=60)
-        assert (answer.status_code, answer.json()["error"]["reason"]) == (200, "not_stored")
-        assert answer.json()["error"]["message"].endswith(f"{LOST}{why}\n  {RETRY}")
-        assert "nothing has changed" not in answer.text
+            assert result.get("isError", False) is False
+            assert "line 0\nline 1" in result["content"][0]["text"]
+        waiting = httpx.post(f"{url}/run", json={"code": code}, timeout=60).json()["stored"]
+        assert "line 2999" in read(menus["run"], waiting).body.decode()
         assert len(notes.read_text().splitlines()) == 5
         if "reached" in why:  # a locked file can be read
             for peer in (menus["run"], old):
@@ -102,7 +98,9 @@ def test_an_effect_is_not_denied(away, tmp_path):
                 error = json.loads(answer.body)["error"]
                 assert (answer.status, error["code"], error["data"]) == (503, -32603, {"reason": "database_away"})
                 assert error["message"].startswith(f"the result can't be read: {why}")
-    until(lambda: read(menus["run"], handle).status == 200)
+    for each in (handle, waiting):
+        until(lambda each=each: each in [one["handle"] for one in httpx.get(f"{url}/results").json()["results"]])
+        assert "line 2999" in read(menus["run"], each).body.decode()
 
 
 @pytest.fixture

@@ -28,11 +28,13 @@ def test_stateless_clients_are_served_and_others_told_why_not(replicas, postgres
 
         with_client(one.url, "new", work)
         assert rpc(one.url, "server/discover", {}).status_code == 200
+        unknown = httpx.get(f"{one.url}/tokens", timeout=30)
+        assert (unknown.status_code, unknown.headers["retry-after"]) == (503, "1")
         for headers in (ACCEPT, {**ACCEPT, "Mcp-Session-Id": "0" * 32, "MCP-Protocol-Version": "2025-11-25"}):
             body = INITIALIZE if "Mcp-Session-Id" not in headers else {"jsonrpc": "2.0", "id": 2, "method": "ping"}
             refused = httpx.post(f"{one.url}/mcp", json=body, headers=headers, timeout=30)
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-            assert refused.json()["id"] == body["id"]
+            assert (refused.json()["id"], refused.json()["error"]["code"]) == (body["id"], -32603)
             assert "A session needs the database of the replicas" in refused.json()["error"]["message"]
     finally:
         assert postgres.start_again()

@@ -96,6 +96,8 @@ def list_tokens(at: At) -> TokenList:
     with at.tokens() as store, _store_errors(at):
         rows, clients = token_rows(at.config, store), closed_clients(at.config, store)
         none_left = clients is None and not accepts_any(at.config.http, store)
+        if store.is_away and not store.list():
+            raise UnavailableError("The stored tokens are unknown: the database can't be reached.")
         if loss := store.loss:
             at.note(f"warning: {loss}. To fix it, {LOSS_FIX}.")
     return TokenList(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LOGIN_PATH = "/login"
 LOGIN_METHODS = ("GET", "HEAD", "POST", "DELETE")
-SIGN_INS = Rate(100, 600)  # of one token; bounds the list of ended sessions
+SIGN_OUTS = Rate(100, 600)  # of one token; bounds the list of ended sessions
 MAX_BODY = 4096  # bytes: anybody may send a body
 NO_STORE = (b"cache-control", b"no-store")
 BAD_BODY = 'The body must be {"token": "…"}, or {"key": "…"} with the key of a link, in JSON.'
@@ -61,10 +61,10 @@ class LoginApp:
     def __init__(
         self, rules: Callable[[], AccessRules], sessions: LoginSessions, windows: "SharedWindows | None" = None
     ) -> None:
-        """Serve the route. `windows` counts sign-ins together with other processes; None means only in this process."""
+        """Serve the route. `windows` counts sign-outs of all processes; None means only those of this one."""
         self._rules = rules
         self._sessions = sessions
-        self._signed_in = RequestRates() if windows is None else SharedRates(windows, "sign-ins")
+        self._signed_out = RequestRates() if windows is None else SharedRates(windows, "sign-outs")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         rules = self._rules()
@@ -95,9 +95,6 @@ class LoginApp:
         if (principal := rules.credentials.find_token(token)) is None:
             rules.credentials.require_current()
             raise HttpError(401, "unauthorized", UNKNOWN, [CHALLENGE, NO_STORE])
-        if (wait := await self._signed_in.check_async(replace(principal, rate=SIGN_INS))) is not None:
-            message = f"{principal.name} has signed in too often; try again in {math.ceil(wait)} s."
-            raise HttpError(429, "too_many", message, [(b"retry-after", b"%d" % math.ceil(wait)), NO_STORE])
         scope[SIGNED_IN] = principal
         text, session = await _with_state("Signing in", rules.credentials.start_session, token, principal)
         return {"session": text, "expiresAt": utc_text(session.expires), **_who(principal)}
@@ -118,7 +115,10 @@ class LoginApp:
             message = "This is a token, not a session, so it can't be signed out. Admins can revoke tokens."
             raise HttpError(400, "no_session", message, [NO_STORE])
         if session is not None:
-            scope[SIGNED_IN] = rules.identify(authorization, scope)
+            principal = scope[SIGNED_IN] = rules.identify(authorization, scope)
+            if (wait := await self._signed_out.check_async(replace(principal, rate=SIGN_OUTS))) is not None:
+                message = f"{principal.name} has signed out too often; try again in {math.ceil(wait)} s."
+                raise HttpError(429, "too_many", message, [(b"retry-after", b"%d" % math.ceil(wait)), NO_STORE])
             await _with_state("Signing out", self._sessions.end, session)
         await send({"type": "http.response.start", "status": 204, "headers": [NO_STORE]})
         await send({"type": "http.response.body", "body": b""})

@@ -7,6 +7,7 @@ from typing import Any
 
 from onetool.core.mcp_protocol import (
     HEADER_MISMATCH,
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -114,4 +115,5 @@ ACCEPTS_REPLY = re.compile(rb"application/(json|\*)|text/event-stream|\*/\*")
 def as_json_rpc(refused: HttpError, id: Id | None = None) -> bytes:
     """Encode an HTTP error as a JSON-RPC error, which MCP clients show."""
     data = {"reason": refused.code} | ({} if (request := request_id()) is None else {"request_id": request})
-    return encode(error_response(id, JsonRpcError(INVALID_REQUEST, str(refused), data)))
+    code = INTERNAL_ERROR if refused.status >= 500 else INVALID_REQUEST  # with 503, the same request may succeed later
+    return encode(error_response(id, JsonRpcError(code, str(refused), data)))

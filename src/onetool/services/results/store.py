@@ -2,22 +2,26 @@
 
 A result is a row with its text, which is compressed. A result that has expired, or was removed to make room, leaves its
 row for a day without the text, to distinguish "expired" from "not found". All times are from the database's clock.
+
+While the database is away, results wait in memory, where only this process can read them.
 """
 
 import json
 import logging
 import os
+import time
 import zlib
 from collections import Counter, deque
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from threading import Lock, Thread
 from time import monotonic
 from typing import Any
 
 from onetool.core.errors import ToolFailure
 from onetool.core.limits import DAY, MIB
 from onetool.core.text import distinct_name, replace_surrogates
-from onetool.database import Database, DatabaseError, Transaction
+from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, Transaction
 from onetool.database.connection import CALL_WAIT_S, Params, Row
 from onetool.services.results import (
     HandleNotFoundError,
@@ -38,6 +42,8 @@ MAX_SPARE = 8 * MIB  # free pages and log that may remain for reuse
 MAX_HEAD = MAX_NAME = 200  # characters
 MAX_SIZE = 2**62  # bytes: any size
 FAST = 1  # of zlib
+MAX_WAITING = 32 * MIB  # of compressed results that wait for the database
+RETRY_S = 1.0  # between two attempts to store them
 
 
 class ResultStore:
@@ -52,6 +58,9 @@ class ResultStore:
         self._ttl = ttl_s
         self._max = max_total_mb * MIB
         self._next_sweep = 0.0
+        self._waiting: dict[str, Row] = {}  # by handle
+        self._lock = Lock()  # for changes of these
+        self._is_storing = False
 
     def put(
         self, text: str, owner: str = "", name: str | None = None, value: str | None = None, is_json: bool = False
@@ -65,16 +74,14 @@ class ResultStore:
         if (room := size + len(value_body or b"")) > self._max:
             raise NotStoredError(f"has {size:,} bytes, and results.max_total_mb allows {self._max:,}")
         handle = os.urandom(16).hex()
-        sql = (
-            "INSERT INTO results (handle, owner, name, head, size, room, lines, is_json, text, value, at) "  # noqa: S608
-            f"VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, {self._clock})"
-        )
         shown = name and _shown(name[:MAX_NAME]), _shown(text[:MAX_HEAD])
         packed = zlib.compress(body, FAST), None if value_body is None else zlib.compress(value_body, FAST)
         row = (handle, distinct_name(owner), *shown, size, room, lines, is_json, *packed)
         try:
-            self._database.write(lambda work: work.execute(sql, row), max_wait=CALL_WAIT_S)
+            self._store(row)
         except DatabaseError as error:
+            if isinstance(error, DatabaseAwayError | ChangeUnknownError) and self._wait(row):
+                return StoredResult(handle, size, lines)
             raise NotStoredError(f"of {size:,} bytes could not be stored: {error.what}") from error
         if handle in self._make_room():
             raise NotStoredError(f"has {size:,} bytes, and results of others take the rest of results.max_total_mb")
@@ -136,6 +143,9 @@ class ResultStore:
     def remove(self, handle: str, owner: str = "") -> None:
         """Forget a result. Raises HandleNotFoundError, ResultExpiredError, ToolFailure."""
         self._find(handle, owner, "''", "0")
+        with self._lock:
+            if self._waiting.pop(handle, None) is not None:
+                return
         with _translated():
             self._database.write(lambda work: work.execute("DELETE FROM results WHERE handle = %s", (handle,)))
         self._shrink()
@@ -167,6 +177,42 @@ class ResultStore:
 
     # Implementation
 
+    def _store(self, row: Row) -> None:
+        """Store a row, once, even after ChangeUnknownError."""
+        sql = (
+            "INSERT INTO results (handle, owner, name, head, size, room, lines, is_json, text, value, at) "  # noqa: S608
+            f"VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, {self._clock}) ON CONFLICT (handle) DO NOTHING"
+        )
+        self._database.write(lambda work: work.execute(sql, row), max_wait=CALL_WAIT_S)
+
+    def _wait(self, row: Row) -> bool:
+        """Keep a row in memory until it can be stored. Return False if there is no room."""
+        with self._lock:
+            if sum(map(_packed_size, (row, *self._waiting.values()))) > MAX_WAITING:
+                return False
+            self._waiting[row[0]] = row
+            if not self._is_storing:
+                self._is_storing = True
+                Thread(target=self._store_waiting, name="onetool-results", daemon=True).start()
+        return True
+
+    def _store_waiting(self) -> None:
+        while True:
+            with self._lock:
+                row = next(iter(self._waiting.values()), None)
+                self._is_storing = row is not None
+            if row is None:
+                return
+            try:
+                self._store(row)
+            except (DatabaseAwayError, ChangeUnknownError):
+                time.sleep(RETRY_S)
+                continue
+            except DatabaseError as error:
+                log.error("A result that waited for the database is lost: %s", error)
+            with self._lock:
+                self._waiting.pop(row[0], None)
+
     def _read(self, sql: str, params: Params) -> list[Row]:
         with _translated():
             return self._database.read(lambda work: work.execute(sql, params))
@@ -178,6 +224,12 @@ class ResultStore:
         """
         if not is_handle(handle):
             raise HandleNotFoundError(handle)
+        if (row := self._waiting.get(handle)) is not None and row[1] == distinct_name(owner):
+            size_here, room, _, is_json, text, value = row[4:]
+            found, found_size = (text, size_here) if body == "text" or value is None else (value, room - size_here)
+            if max_bytes is not None and found_size > max_bytes:
+                raise ResultTooLargeError(handle, found_size, max_bytes)
+            return found, is_json or value is not None
         sql = (
             f"SELECT CASE WHEN {size} <= %s THEN {body} END, {size}, is_json OR value IS NOT NULL, text IS NOT NULL, "  # noqa: S608
             f"coalesce(ended_at, at + %s), ended_at IS NOT NULL, {self._clock} "
@@ -236,6 +288,10 @@ class ResultStore:
         """Return the room of deleted texts to the system if there is much of it. Raises DatabaseError."""
         if self._database.spare_bytes() > min(MAX_SPARE, self._max // 16):
             self._database.shrink()
+
+
+def _packed_size(row: Row) -> int:
+    return len(row[-2]) + len(row[-1] or b"")
 
 
 def _shown(text: str) -> str:
