@@ -56,7 +56,7 @@ def test_what_is_left_is_reported_with_how_far_it_got(replicas):
     told_to_stop(one)
     assert one.process.wait(30) == 0
     failed = rpc(other.url, "tasks/get", task).json()["result"]
-    assert failed["status"] == "failed"
+    assert failed["status"] == "failed", failed
     assert failed["error"]["message"].endswith("calls done: 1, failed: 0, not known: 1"), failed
     refused = rpc(other.url, "tools/call", {**asked, "inputResponses": ANSWER}).json()["error"]
     assert refused["message"].endswith("calls done: 0, failed: 0, not known: 1"), refused

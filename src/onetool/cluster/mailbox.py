@@ -1,8 +1,9 @@
 """`Mailbox`: messages between the processes that serve together, as rows of their database.
 
 A process writes a row for the one that has a waiting call, a task or a session, and notifies it. The receiver handles
-the message, and writes the outcome into the row. Each also looks for rows every second, so a lost notification only
-costs time. SQLite has no notifications: its change counter is read ten times a second.
+the message, and writes the outcome into the row. Heartbeats see messages, too, and who waits for an outcome looks for
+it every second, so a lost notification only costs time. SQLite has no notifications: its change counter is read ten
+times a second.
 
 A message with a known id is written once: who sends it again waits for the same outcome, or gets it at once, even if
 the receiver is gone. Only after a refusal in REPEATABLE is it handled again. While the database is away, a message is
@@ -93,12 +94,16 @@ class Mailbox:
         """Handle messages from now on."""
         loop = asyncio.get_running_loop()
 
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop has just closed
+                loop.call_soon_threadsafe(self._woken.set)
+
         def hear(detail: str) -> None:
-            if detail in ("", self._members.id) or detail in self._waiting:
-                with suppress(RuntimeError):  # the loop has just closed
-                    loop.call_soon_threadsafe(self._woken.set)
+            if detail == self._members.id or detail in self._waiting:
+                wake()
 
         self._stop_listening = self._database.on_change(TOPIC, hear)
+        self._members.on_beat(lambda: wake() if self._members.has_messages else None)  # whose notification was lost
         self._looking = loop.create_task(self._look_always())
 
     async def close(self) -> None:
@@ -244,13 +249,13 @@ class Mailbox:
             await self._wait(seen)
 
     async def _wait(self, seen: object) -> None:
-        """Wait until something may have changed, or LOOK_S is over."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + LOOK_S
+        """Wait until something may have changed. For outcomes, whose notification may get lost, wait for LOOK_S."""
         step = LOOK_S if seen is None else POLL_S
-        while loop.time() < until and (seen is None or self._stamp() == seen):
+        while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), step)
+                return
+            if self._waiting if seen is None else self._stamp() != seen:
                 return
 
     def _stamp(self) -> object:

@@ -44,6 +44,7 @@ class Members:
         self._place = settings.place
         self._keys = [key_number(key) for key in settings.keys]
         self.catalogue = ""  # signed digests of what all replicas should have in common
+        self.has_messages = False  # for this process, at the last heartbeat
         self._is_draining = False
         self._alive: dict[str, Replica] = {}
         self._logged: set[str] = set()
@@ -166,8 +167,9 @@ class Members:
             self._forget_at = time.monotonic() + FORGET_S
             forgotten = f"DELETE FROM replicas WHERE seen_at < {clock} - %s OR seen_at > {clock} + %s"  # noqa: S608
             work.execute(forgotten, (FORGOTTEN_S, FORGOTTEN_S))
-        rows = work.execute(*_select(self._database))
-        return float(rows[0][-1]) if rows else self._database.now(), [row[:-1] for row in rows]
+        rows = work.execute(*_select(self._database, self.id))
+        self.has_messages = bool(rows and rows[0][-2])
+        return float(rows[0][-1]) if rows else self._database.now(), [row[:-2] for row in rows]
 
 
 def read_members(database: Database, *keys: bytes) -> list[Replica]:
@@ -177,16 +179,17 @@ def read_members(database: Database, *keys: bytes) -> list[Replica]:
     """
     numbers = [key_number(key) for key in keys]
     rows = database.read(lambda work: work.execute(*_select(database)))
-    return [found for row in rows if (found := _replica(row[:-1], numbers)) is not None]
+    return [found for row in rows if (found := _replica(row[:-2], numbers)) is not None]
 
 
-def _select(database: Database) -> tuple[str, tuple[Any, ...]]:
+def _select(database: Database, receiver: str = "") -> tuple[str, tuple[Any, ...]]:
+    """Return a statement for the members, each with whether there are messages for the receiver, and the time."""
     clock = database.clock
     text = (
-        f"SELECT {_COLUMNS}, {clock} FROM replicas "  # noqa: S608 - ours
-        f"WHERE seen_at > {clock} - %s AND seen_at < {clock} + %s ORDER BY since, id"
+        f"SELECT {_COLUMNS}, EXISTS (SELECT 1 FROM messages WHERE receiver = %s AND outcome IS NULL), {clock} "  # noqa: S608
+        f"FROM replicas WHERE seen_at > {clock} - %s AND seen_at < {clock} + %s ORDER BY since, id"
     )
-    return text, (GONE_S, GONE_S)
+    return text, (receiver, GONE_S, GONE_S)
 
 
 def _replica(row: tuple[Any, ...], keys: Sequence[str]) -> Replica | None:

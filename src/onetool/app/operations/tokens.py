@@ -27,7 +27,7 @@ from onetool.app.token_admin import (
 )
 from onetool.core.errors import ConfigError
 from onetool.core.principal import Role
-from onetool.database import DatabaseError
+from onetool.database import DatabaseAwayError, DatabaseError
 from onetool.services.access_tokens import (
     LOSS_FIX,
     StoredToken,
@@ -97,7 +97,7 @@ def list_tokens(at: At) -> TokenList:
         rows, clients = token_rows(at.config, store), closed_clients(at.config, store)
         none_left = clients is None and not accepts_any(at.config.http, store)
         if store.is_away and not store.list():
-            raise UnavailableError("The stored tokens are unknown: the database can't be reached.")
+            raise DatabaseAwayError(message="the stored tokens can't be read")
         if loss := store.loss:
             at.note(f"warning: {loss}. To fix it, {LOSS_FIX}.")
     return TokenList(
