@@ -78,6 +78,11 @@ def replicas(tmp_path, database_url):
 
 
 @pytest.fixture
+def drains_quickly(monkeypatch):
+    monkeypatch.setenv("ONETOOL_DRAIN_S", "0.5")
+
+
+@pytest.fixture
 def counter(tmp_path):
     """The block of a server that counts, as a server of its own with an address."""
     script, config, port = tmp_path / "counter.py", tmp_path / "counter.yaml", free_port()

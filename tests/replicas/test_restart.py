@@ -11,11 +11,6 @@ from replicas.test_cut_off import rpc
 ANSWER = {"colour": {"action": "accept", "content": {"colour": "green"}}}
 
 
-@pytest.fixture(autouse=True)
-def drains_quickly(monkeypatch):
-    monkeypatch.setenv("ONETOOL_DRAIN_S", "0.5")
-
-
 def run(url, code):
     """Return the id of the task that the code goes on as."""
     found = rpc(f"{url}/mcp?menu=run", "tools/call", {"name": "run", "arguments": {"code": code}}).json()["result"]
@@ -35,6 +30,7 @@ def told_to_stop(one):
     until(lambda: not one.is_ready())
 
 
+@pytest.mark.usefixtures("drains_quickly")
 def test_tasks_and_questions_are_finished(replicas):
     one, other = replicas(2)
     task, asked = run(one.url, "probe.slow(seconds=5)\nprobe.slow(seconds=5)"), question(one.url)
@@ -50,6 +46,7 @@ def test_tasks_and_questions_are_finished(replicas):
     assert rpc(other.url, "tasks/get", task).json()["result"]["result"] == done["result"]
 
 
+@pytest.mark.usefixtures("drains_quickly")
 def test_what_is_left_is_reported_with_how_far_it_got(replicas):
     (one,), (other,) = replicas(1, finish="finish_s: 1"), replicas(1)
     task, asked = run(one.url, "probe.pid()\nprobe.slow(seconds=60)"), question(one.url)
@@ -62,6 +59,7 @@ def test_what_is_left_is_reported_with_how_far_it_got(replicas):
     assert refused["message"].endswith("calls done: 0, failed: 0, not known: 1"), refused
 
 
+@pytest.mark.usefixtures("drains_quickly")
 def test_a_second_signal_ends_it_at_once(replicas):
     one, other = replicas(2)
     task = run(one.url, "probe.slow(seconds=60)")
