@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Literal
 
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.state_folders import STATE_FILE
-from onetool.database.connection import DamagedDatabaseError
+from onetool.database.connection import (
+    DamagedDatabaseError,
+    DatabaseError,
+    NewerDatabaseError,
+    OlderReplicasError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,10 +67,18 @@ class AppDatabase:
             return self._state
 
     def require_file(self) -> None:
-        """Raise DatabaseError if `state.db` exists and can't be read. A damaged file is replaced and logged. PostgreSQL
-        is not checked, because it may be unreachable at first.
+        """Raise DatabaseError if `state.db` exists and can't be read. A damaged file is replaced and logged.
+
+        PostgreSQL may be unreachable at first. Raise DatabaseError if this version can't use its tables.
         """
-        if self._config.database is not None or not os.path.lexists(state_file(self._config)):
+        if (database := self.get()) is not None:
+            try:
+                database.read(lambda _work: None)
+            except DatabaseError as error:
+                if isinstance(error, NewerDatabaseError | OlderReplicasError):
+                    raise
+            return  # servers wait for a database that is away
+        if not os.path.lexists(state_file(self._config)):
             return
         state = self._state_file()
         with suppress(DamagedDatabaseError):
