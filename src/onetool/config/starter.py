@@ -52,8 +52,7 @@ tools:
 #audit: {mode: usual, retention_days: 90, max_mb: 1024}  # who called what; required: no call without a log entry
 #metrics: {token: "${METRICS_TOKEN}"}  # lets Prometheus read /metrics, which otherwise needs the role admin
 #otel: {endpoint: "http://localhost:4318", headers: {}, service: onetool}  # traces and metrics, sent over OTLP
-# Several servers behind a balancer: on one machine `cluster: {}` is enough; on several machines they need PostgreSQL
-# instead of files, and a key (docs/operate/scale.md).
+# Several servers behind a balancer: PostgreSQL instead of files, and a key; one machine needs only `cluster: {}`.
 #database: ${DATABASE_URL}
 #cluster: {key: "${CLUSTER_KEY}"}
 

@@ -4,6 +4,7 @@ serve           starts a server from a config
 site            the routes of an app, and the credentials it accepts
 listen          resolves the host and binds the sockets
 server          uvicorn, signals and a clean stop
+workers         the processes of `serve --workers`
 heads           limits for the head of a request: time and size
 guard           the ASGI app: every check of a request in one order, limits for bodies, then the route
 rules           Host, Origin, Sec-Fetch-Site, token and CORS
