@@ -59,8 +59,8 @@ class MemoryStorage(FolderStorage):
     def state_folder(self) -> Path | None:
         return self._state
 
-    def mistake(self, mistake):
-        return mistake
+    def file(self, path: str) -> str:
+        return path
 
 
 class MemoryStore(BundleStore):

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from onetool.core.errors import Mistake
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.queries import ListQuery, get_id, is_live
@@ -175,17 +174,20 @@ class Contents:
             rows = sorted((row for id in {*query.bundle_ids} for row in self.tools.get(id, {}).values()), key=get_id)
         return query.tools(rows, {id for id, kept in self.bundles.items() if is_live(kept.bundle)})
 
+    def rows(self) -> Iterator[FileRow]:
+        return (row for files in self.files.values() for row in files.values())
+
     def file(self, path: str) -> FileRow | None:
         return self.files.get(folder_of(path), {}).get(path)
 
-    def mistakes(self) -> list[Mistake]:
-        """Return the files that can't be used, without tools that only miss their bundle."""
+    def mistakes(self) -> list[tuple[str, str]]:
+        """Return the paths of files that can't be used, with the reasons, without tools that only miss their bundle."""
         reasons = {path: why for path, why in self.refused.items() if why != NO_BUNDLE}
-        reasons |= {row.path: row.reason for rows in self.files.values() for row in rows.values() if row.reason}
+        reasons |= {row.path: row.reason for row in self.rows() if row.reason}
         if OVERLAY in reasons:
             what = ALL_OFF if isinstance(self.overlay, UnknownOverlay) else AS_BEFORE
             reasons[OVERLAY] = f"{reasons[OVERLAY]}; {what}"
-        return [Mistake(file=path, message=reason) for path, reason in sorted(reasons.items())]
+        return sorted(reasons.items())
 
     # For changes
 
@@ -329,7 +331,10 @@ def _derive(new: Contents, old: Contents, changed: set[str]) -> None:
     new.tools = {id: tools for id, tools in old.tools.items() if old.bundles[id].folder not in folders}
     ids: dict[str, str] = {}  # paths by tool id
     tools = [(item, row) for items in found.values() for item, row in items if not isinstance(item, Bundle)]
-    for item, row in sorted(tools, key=lambda one: (not _has_usual_name(*one), one[1].path)):
+    names = {(folder_of(row.path), item.slug, item.version) for item, row in tools}
+    if len(names) < len(tools) or len({item.id for item, _ in tools}) < len(tools):  # else the order doesn't matter
+        tools.sort(key=lambda one: (not _has_usual_name(*one), one[1].path))
+    for item, row in tools:
         home = homes.get(folder_of(row.path))
         if home is None:
             new.refused[row.path] = NO_BUNDLE

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import RLock
+from threading import Lock
 from typing import NamedTuple
 
 from onetool.core import flock, os_files
@@ -249,12 +249,11 @@ def read_bytes(file: str) -> tuple[bytes, os.stat_result]:
 
 
 class FolderLock:
-    """The lock of a folder. `held()` gives the open folder and can be nested. Raises UnavailableError and OSError."""
+    """The lock of a folder. `held()` gives the open folder. Raises UnavailableError and OSError."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._mine = RLock()
-        self._root: OpenFolder | None = None
+        self._mine = Lock()  # among the threads of this process
 
     @contextmanager
     def held(self, seconds: float = LOCK_TIMEOUT) -> Iterator[OpenFolder]:
@@ -262,17 +261,12 @@ class FolderLock:
         if not self._mine.acquire(timeout=seconds):
             raise UnavailableError(self._busy(seconds))
         try:
-            if self._root is not None:
-                yield self._root
-                return
             root = flock.take_path(self._folder, OpenFolder.at, deadline - time.monotonic())
             if root is None:
                 raise UnavailableError(self._busy(seconds))
-            self._root = root
             try:
                 yield root
             finally:
-                self._root = None
                 flock.give_back(root)
         finally:
             self._mine.release()
@@ -338,11 +332,12 @@ def write_files(root: OpenFolder, files: Mapping[str, bytes | None]) -> dict[str
             if _exists(root, place):
                 before = _beside(place)
                 leftovers.append(before)
-                _link(root, place, before, or_copy=True)
+                if _link(root, place, before):
+                    undo.append(lambda before=before, place=place: root.rename(before, place))
                 root.rename(draft, place)
-                undo.append(lambda before=before, place=place: root.rename(before, place))
             else:
-                _link(root, draft, place)
+                if not _link(root, draft, place):
+                    root.rename(draft, place)
                 undo.append(lambda place=place: root.unlink(place))
         if moved:
             rename(*moved)
@@ -486,20 +481,15 @@ def _write_file(root: OpenFolder, path: str, data: bytes) -> int:
         os.close(file)
 
 
-def _link(root: OpenFolder, path: str, other: str, or_copy: bool = False) -> None:
-    """Link a file to a second name. Without hard links, copy the file, or move it if the target is free."""
+def _link(root: OpenFolder, path: str, other: str) -> bool:
+    """Give a file a second name. Return False on a file system without hard links."""
     try:
         root.link(path, other)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        if or_copy:
-            with os.fdopen(root.open(path, os.O_RDONLY), "rb") as file:
-                _write_file(root, other, file.read())
-        elif _exists(root, other):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), other) from None
-        else:
-            root.rename(path, other)
+        return False
+    return True
 
 
 def _remove_tree(root: OpenFolder, path: str) -> None:

@@ -7,15 +7,15 @@ it returns. A job is a pure function: it raises a BundleError, or returns the ch
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Hashable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Lock, RLock
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from onetool.core.errors import Mistake
 from onetool.core.state_folders import make_state_folder
 from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, Transaction
 from onetool.sources.bundles.errors import BundleError, InvalidError, NotFoundError, UnavailableError
@@ -55,79 +55,69 @@ class Change(NamedTuple):
 Job = Callable[[Contents], Change]
 
 
-class Storage(Protocol):
+class Storage(ABC):
     """The methods block and are thread-safe."""
 
-    @property
-    def must_ask(self) -> bool:
-        """Whether changes by other processes are only seen by `catch_up`."""
-        ...
+    must_ask = False
+    """Whether changes by other processes are only seen by `catch_up`."""
 
+    @abstractmethod
     def contents(self) -> Contents:
         """Return the current contents as far as this process knows. Raises UnavailableError if it knows nothing."""
-        ...
 
+    @abstractmethod
     def change(self, job: Job, *, makes: bool = False) -> Any:
         """Run the job, store its files, and return its result. All errors are BundleErrors.
 
         Only a job that `makes` something new may create the store.
         """
-        ...
 
+    @abstractmethod
     def sync(self) -> None:
         """Read external changes."""
-        ...
 
-    def catch_up(self) -> None:
+    def catch_up(self) -> None:  # noqa: B027 - a folder needs none: every read looks at the mirror
         """Read changes by other processes. This is cheap. Without a connection, the last known state remains."""
-        ...
 
-    def require_current(self) -> None:
+    def require_current(self) -> None:  # noqa: B027 - files can't be away
         """Raise UnavailableError if `catch_up` failed, because a missing bundle or tool may exist."""
-        ...
 
-    def watch(self, call: Callable[[], None]) -> None:
+    def watch(self, call: Callable[[], None]) -> None:  # noqa: B027 - files don't notify of changes
         """Call the function, in any thread, when other processes may have changed something, if that is known."""
-        ...
 
+    @abstractmethod
     def stamp(self) -> Hashable:
         """Return a value that differs after each change that is known without waiting, or None if there is none."""
-        ...
 
     def file(self, path: str) -> str | None:
         """Return the whole path of a file, if it is one."""
-        ...
+        return None
 
-    def mistake(self, mistake: Mistake) -> Mistake:
-        """Return a mistake in a file with the whole path of the file."""
-        ...
-
+    @abstractmethod
     def key(self) -> bytes | None:
         """Return the key for page tokens that all processes of this store share, or None while it can't be read."""
-        ...
 
+    @abstractmethod
     def state_folder(self) -> Path | None:
         """Return the folder for caches, or None if nothing can be written."""
-        ...
 
+    @abstractmethod
     def close(self) -> None: ...
 
 
 # In a folder
 
 MIRROR = f"{STATE}/files.db"
-MIN_MIRRORED = 50  # files; fewer are read as quickly without the mirror
+MIN_MIRRORED = 50  # tools; fewer are read as quickly without the mirror
 LOCK_S = 2.0  # for readers; then changes are read without the lock, and the next scan corrects mistakes
 FIRST_S = 60.0  # for callers that wait for the first scan
 
 
-class FolderStorage:
+class FolderStorage(Storage):
     """A folder of files, which are the truth, and its mirror.
 
     Nothing is created before the first write: a folder that does not exist is an empty store.
     """
-
-    must_ask = False
 
     def __init__(self, folder: Path, reserved: Collection[str] = (), foreign: Foreign = anybody) -> None:
         self._folder, self._reserved, self._foreign = folder, reserved, foreign
@@ -152,20 +142,8 @@ class FolderStorage:
     def sync(self) -> None:
         self._scan()
 
-    def catch_up(self) -> None:
-        """Do nothing: every read looks at the mirror."""
-
-    def require_current(self) -> None:
-        """Do nothing: files can't be away."""
-
-    def watch(self, call: Callable[[], None]) -> None:
-        """Do nothing: files don't notify of changes."""
-
     def file(self, path: str) -> str | None:
         return str(self._folder / path)
-
-    def mistake(self, mistake: Mistake) -> Mistake:
-        return msgspec.structs.replace(mistake, file=str(self._folder / (mistake.file or "")))
 
     def key(self) -> bytes | None:
         if make_state(self._folder) is None:
@@ -217,17 +195,19 @@ class FolderStorage:
             if is_first and self._contents is not None:
                 return  # another thread has opened it
             known = self._contents or self._from_mirror()
-            found = find_changes(self._folder, known, self._foreign)
+            found = find_changes(self._folder, known, self._foreign) if known.files else None
             with ExitStack() as stack:
                 root = None
-                if found:
+                if found is None or found:
                     with suppress(UnavailableError, OSError):
                         root = stack.enter_context(self._lock.held(LOCK_S))
                 if root is not None:  # nobody writes now
                     if self._contents is not None:
                         self._follow()
-                    known = self._contents or self._from_mirror()
+                    known, found = self._contents or self._from_mirror(), None
+                if found is None:
                     found = find_changes(self._folder, known, self._foreign)
+                if root is not None:
                     for draft in found.drafts:
                         remove_quietly(root, draft)
                 rows = found.read(self._folder)
@@ -251,7 +231,7 @@ class FolderStorage:
         assert self._contents is not None  # noqa: S101 - the callers have opened it
         before = self._contents
         self._contents = before.following(rows, gone)
-        is_small = self._position is None and sum(map(len, self._contents.files.values())) < MIN_MIRRORED
+        is_small = self._position is None and len(self._contents.by_id) < MIN_MIRRORED
         if is_mirrored and (rows or gone) and not is_small and make_state(self._folder) is not None:
             self._write_mirror(rows, gone)
         return before.revision != self._contents.revision
@@ -259,11 +239,11 @@ class FolderStorage:
     def _write_mirror(self, rows: Collection[FileRow], gone: Collection[str]) -> None:
         """Write a change to the mirror, under the lock. If that fails, others find the change by a scan."""
         assert self._contents is not None  # noqa: S101 - the callers have opened it
-        everything = [row for files in self._contents.files.values() for row in files.values()]
+        contents = self._contents
 
         def job(work: Transaction) -> Position:
             at = read_position(work)
-            kept = rows if at == self._position else everything  # a new mirror
+            kept = rows if at == self._position else contents.rows()  # of a new mirror
             return write_rows(work, at, filter(_can_mirror, kept), gone)
 
         with self._following:
@@ -351,7 +331,7 @@ REPEAT = (
 )
 
 
-class TableStorage:
+class TableStorage(Storage):
     """The table of a database, which is the truth. Each replica has a copy in memory.
 
     `catch_up` queries the revision of the table and reads changes: callers that must see the latest changes by other
@@ -364,22 +344,17 @@ class TableStorage:
         database: Database,
         reserved: Collection[str] = (),
         state: Path | None = None,
-        foreign: Foreign = anybody,
     ) -> None:
         """Create the storage. `state` is the folder for caches of this database."""
-        self._database, self._reserved = database, reserved
-        self._state, self._foreign = state, foreign
+        self._database, self._reserved, self._state = database, reserved, state
         self._contents: Contents | None = None
         self._position: Position | None = None
         self._following = RLock()
         self._outdated: DatabaseError | None = None  # why the last `catch_up` failed
         self._watching: list[Callable[[], None]] = []
+        self.must_ask = True
 
     # Reading
-
-    @property
-    def must_ask(self) -> bool:
-        return not self._watching
 
     def contents(self) -> Contents:
         if self._contents is None:
@@ -416,12 +391,7 @@ class TableStorage:
                 call()
 
         self._watching.append(self._database.on_change(TOPIC, notified))
-
-    def file(self, path: str) -> str | None:
-        return None
-
-    def mistake(self, mistake: Mistake) -> Mistake:
-        return Mistake(message=f"in the database: {mistake.file}: {mistake.message}")
+        self.must_ask = False
 
     def key(self) -> bytes | None:
         try:
@@ -436,10 +406,6 @@ class TableStorage:
             make_state_folder(self._state)
         except OSError as error:
             log.warning("%s can't be written (%s): the search has no cache", self._state, error.strerror)
-            return None
-        mistakes = [self._foreign(path) for path in (self._state, *self._state.iterdir())]
-        for mistake in filter(None, mistakes):  # a user who can write this folder could change the search
-            log.warning("%s; the search has no cache", mistake)
             return None
         return self._state
 
@@ -458,10 +424,9 @@ class TableStorage:
     def _updated(self, changes: RowChanges) -> Contents:
         known = self._contents or Contents(self._reserved)
         rows = [_checked(row) for row in changes.rows]
-        gone = changes.gone
+        gone: Iterable[str] = changes.gone
         if changes.is_whole:
-            present = {row.path for row in rows}
-            gone = [path for files in known.files.values() for path in files if path not in present]
+            gone = {row.path for row in known.rows()}.difference(row.path for row in rows)
         return known.following(rows, gone)
 
     # Changing

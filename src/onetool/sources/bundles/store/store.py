@@ -86,7 +86,7 @@ def database_store(
     derived: DerivedBundles | None = None,
 ) -> "BundleStore":
     """Open the store of a database. `state` is the folder for caches of this database."""
-    storage = TableStorage(database, reserved_ids(built_in), state, foreign)
+    storage = TableStorage(database, reserved_ids(built_in), state)
     return BundleStore(storage, database, built_in, now or database.now, max_tools, derived)
 
 
@@ -159,7 +159,11 @@ class BundleStore:
 
     def mistakes(self) -> list[Mistake]:
         """Return the stored files that can't be used, each with its path and the reason."""
-        return [self._storage.mistake(mistake) for mistake in self.contents().mistakes()]
+        return [
+            Mistake(file=file, message=message if file else f"in the database: {path}: {message}")
+            for path, message in self.contents().mistakes()
+            for file in [self._storage.file(path)]
+        ]
 
     def key(self) -> bytes:
         """Return the secret key for page tokens: this process's own key if there is no shared one."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from onetool.core.json_data import StrictJsonError, no_constant, unique
 from onetool.core.schema import depth_of
 from onetool.core.text import LAST_SECOND
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, OutdatedError, invalid_at
-from onetool.sources.bundles.model import OMITTED_IF_EMPTY, SCHEMA_VERSION, Bundle, Tool, shown
+from onetool.sources.bundles.model import IMPLS, OMITTED_IF_EMPTY, SCHEMA_VERSION, Bundle, Tool, ToolContent, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
 from onetool.sources.bundles.queries import ETag, tag_of
 from onetool.sources.bundles.store.paths import MAX_FILE_BYTES
@@ -184,9 +184,49 @@ def bundle_body(text: bytes, folder: str, mtime_ns: int) -> bytes:
 def tool_body(text: bytes, folder: str, mtime_ns: int) -> bytes:
     """Return a tool's file as compact JSON with all fields of the store, but its bundle's id. Raises InvalidError."""
     data = parsed(text)
+    if (written := _as_written(data)) is not None:
+        check_schemas(written)
+        return body_of(data)
     tool = _tool(data, "", folder, mtime_ns)
     check_schemas(tool)
     return _body(tool, data, tags=tool.tags)
+
+
+class _WrittenTool(ToolContent, frozen=True, kw_only=True):
+    """A tool's file that the store has written, or could have written."""
+
+    slug: str
+    version: str
+    id: str
+    created_at: str
+    modified_at: str
+    schema_version: Literal["1"]
+    digest: str | None = None
+
+
+def _as_written(data: Mapping[str, Any]) -> _WrittenTool | None:
+    """Return a tool that `_tool` would read without any change, or None for all others.
+
+    Most files are such files, and this takes half the time.
+    """
+    try:
+        tool = msgspec.convert(data, _WrittenTool)
+        key, shape = IMPLS[tool.type]
+        msgspec.convert(data[key], shape)
+    except (KeyError, msgspec.ValidationError, RecursionError):
+        return None
+    if tool.limits or tool.examples or tool.pre_processors or len({*tool.tags}) != len(tool.tags):
+        return None
+    if any(data.get(other) is not None for other, _ in IMPLS.values() if other != key):
+        return None
+    try:
+        times = _normalized_time(tool.created_at), _normalized_time(tool.modified_at)
+        is_same = times == (tool.created_at, tool.modified_at) and check_id(tool.id) == tool.id
+        check_slug(tool.slug)
+        check_version(tool.version)
+    except (InvalidError, ValueError, OverflowError):
+        return None
+    return tool if is_same and (tool.digest is None or tool.digest == _digest(tool)) else None
 
 
 _IN_BODY = frozenset((*_BUNDLE_KEYS, *_TOOL_KEYS, "schemaVersion"))
@@ -311,7 +351,7 @@ def _as_edited(thing: Thing, data: Mapping[str, Any], mtime_ns: int) -> Thing:
     return msgspec.structs.replace(thing, modified_at=max(thing.modified_at, time_text(mtime_ns / 1e9)))
 
 
-def _digest(thing: Bundle | Tool) -> str | None:
+def _digest(thing: Bundle | ToolContent) -> str | None:
     """Return a digest of the fields that `modifiedAt` covers, or None if they are not JSON."""
     fields = _BUNDLE_DIGEST if isinstance(thing, Bundle) else _TOOL_DIGEST
     content: dict[str, Any] = {}
