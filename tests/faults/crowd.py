@@ -16,7 +16,7 @@ from random import Random
 import msgspec
 
 from onetool.sources.bundles.errors import BundleError, ConflictError
-from onetool.sources.bundles.model import BundleContent, ToolContent
+from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
 from onetool.sources.bundles.names import new_id
 from onetool.sources.bundles.queries import ListQuery
 from onetool.sources.bundles.store.store import folder_store
@@ -221,6 +221,23 @@ def write_until_killed(folder, number, id, log):
             told("done", *what)
 
 
+TOOLS_OF_WHOLE = 40
+
+
+def put_whole_until_killed(folder, log):
+    """Puts bundles with all of their tools, and tells the id of each that is there."""
+    store, out = folder_store(folder), os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    at = "2026-01-01T00:00:00.000Z"
+    while True:
+        made = Bundle(id=an_id(), slug="whole", created_at=at, modified_at=at)
+        content = msgspec.structs.asdict(tool("x" * 1000))
+        names = {"bundle_id": made.id, "version": "1", "created_at": at, "modified_at": at}
+        tools = [Tool(**content, **names, id=an_id(), slug=f"t{number}") for number in range(TOOLS_OF_WHOLE)]
+        os.write(out, b"begin\n")
+        store.put_all(made, tools)
+        os.write(out, f"{made.id}\n".encode())
+
+
 class Victims:
     """A process that forks one that writes, whenever it is asked to."""
 
@@ -257,7 +274,9 @@ def victims():
         pid = os.fork()
         if pid == 0:
             try:
-                write_until_killed(Path(folder), 0, id, log)
+                if id:
+                    write_until_killed(Path(folder), 0, id, log)
+                put_whole_until_killed(Path(folder), log)
             finally:
                 os._exit(1)
         print(pid, flush=True)

@@ -5,9 +5,10 @@ import os
 import random
 import signal
 import time
+from collections import Counter
 
 import pytest
-from faults.crowd import Victims, an_id, bundle, some
+from faults.crowd import TOOLS_OF_WHOLE, Victims, an_id, bundle, some
 from helpers import until
 
 from onetool.sources.bundles.queries import ListQuery
@@ -56,6 +57,27 @@ def check(folder, id, log):
     log.write_text(json.dumps(["done", "start", state, store.bundle(id).display_name]) + "\n")
     store.close()
     return len(lines)
+
+
+def test_no_half_of_a_bundle_is_left(tmp_path, victims):
+    folder, log, kept = tmp_path / "bundles", tmp_path / "log", set()
+    for _ in range(some(8, 100)):
+        pid = victims.new(folder, "", log)
+        until(lambda: log.exists() and log.stat().st_size)
+        time.sleep(random.uniform(0, some(0.1, 0.3)))
+        os.kill(pid, signal.SIGKILL)
+        victims.gone()
+        kept |= {line for line in log.read_text().splitlines() if line != "begin"}
+        log.unlink()
+        store = folder_store(folder)
+        store.sync()
+        found = Counter(one.bundle_id for one in store.tools(ListQuery(limit=100_000)))
+        assert kept <= found.keys() == {one.id for one in store.bundles(ListQuery(limit=10_000))}
+        assert set(found.values()) <= {TOOLS_OF_WHOLE}
+        assert store.mistakes() == []
+        assert {path.name for path in folder.rglob(".onetool-*")} <= {".onetool-state"}
+        store.close()
+    assert kept
 
 
 def replayed(lines):

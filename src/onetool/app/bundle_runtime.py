@@ -68,10 +68,9 @@ def open_bundle_service(
         "built_in": built_in_bundles(built_in),
         "derived": derived,
         "max_tools": runtime.config.bundles.max_tools,
-        "foreign": foreign_file,
     }
     if (database := runtime.database) is None:
-        store = folder_store(folder, database=runtime.state, **options)
+        store = folder_store(folder, foreign=foreign_file, database=runtime.state, **options)
     else:
         store = database_store(database, cache_folder(runtime.config), **options)
     limits = RateLimiter(lambda: current.runtime.databases.tool_rates())

@@ -13,7 +13,8 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -123,12 +124,12 @@ class _Scan:
                 if name:
                     self._scan_bundle(name)
                 else:
-                    self._add(OVERLAY, os.lstat)
+                    self._add(OVERLAY, lambda: os.lstat(f"{self._root}/{OVERLAY}"))
             return
         self._check_state()
         for entry in self._entries(""):
             if entry.name == OVERLAY or (entry.is_symlink() and os.path.isdir(entry.path)):
-                self._add(entry.name, _lstat_of(entry))  # links are refused when read
+                self._add(entry.name, partial(entry.stat, follow_symlinks=False))  # links are refused when read
             elif entry.is_dir(follow_symlinks=False):
                 self._check_folder("", entry)
                 self._scan_bundle(entry.name)
@@ -136,16 +137,16 @@ class _Scan:
     def _scan_bundle(self, folder: str) -> None:
         for entry in self._entries(folder):
             if entry.name == BUNDLE or (entry.name == TOOLS and entry.is_symlink()):
-                self._add(f"{folder}/{entry.name}", _lstat_of(entry))
+                self._add(f"{folder}/{entry.name}", partial(entry.stat, follow_symlinks=False))
             elif entry.name == TOOLS:
                 self._check_folder(folder, entry)
                 for tool in self._entries(tools_of(folder)):
                     if tool.name.endswith(".json"):
-                        self._add(f"{folder}/{TOOLS}/{tool.name}", _lstat_of(tool))
+                        self._add(f"{folder}/{TOOLS}/{tool.name}", partial(tool.stat, follow_symlinks=False))
 
-    def _add(self, path: str, lstat: Callable[[str], os.stat_result]) -> None:
+    def _add(self, path: str, lstat: Callable[[], os.stat_result]) -> None:
         try:
-            status = lstat(f"{self._root}/{path}")
+            status = lstat()
         except OSError as error:
             self._skip(path, error)
             return
@@ -198,10 +199,6 @@ class _Scan:
             self.is_whole = False
         elif path and not isinstance(error, FileNotFoundError):
             self.files[path] = 0
-
-
-def _lstat_of(entry: "os.DirEntry[str]") -> Callable[[str], os.stat_result]:
-    return lambda _: entry.stat(follow_symlinks=False)
 
 
 # Reading one file
@@ -312,49 +309,36 @@ def write_files(root: OpenFolder, files: Mapping[str, bytes | None]) -> dict[str
             if not _exists(root, path):
                 return _create_folder(root, folder_of(path), texts)
     moved = (removed[0], *texts) if len(texts) == len(removed) == 1 else None
+    if moved and _exists(root, moved[1]):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), moved[1])
     drafts = {path: _beside(path) for path in texts}
-    undo: list[Callable[[], None]] = []
-    leftovers = [*drafts.values()]
-
-    def rename(path: str, new: str) -> None:
-        root.rename(path, new)
-        undo.append(lambda: root.rename(new, path))
-
-    try:
+    with ExitStack() as leftovers, ExitStack() as undo:
+        for draft in drafts.values():
+            leftovers.callback(remove_quietly, root, draft)
         tools = next((parent(path) for path in texts if is_tool(path)), None)
         if tools is not None and _ensure_folder(root, tools):
-            undo.append(lambda: remove_quietly(root, tools))
+            undo.callback(remove_quietly, root, tools)
         stamps = _write_all(root, [(drafts[path], text) for path, text in texts.items()])
         for path, draft in drafts.items():
-            place = moved[0] if moved else path
-            if moved and _exists(root, path):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            place, before = moved[0] if moved else path, _beside(path)
             if _exists(root, place):
-                before = _beside(place)
-                leftovers.append(before)
+                leftovers.callback(remove_quietly, root, before)
                 if _link(root, place, before):
-                    undo.append(lambda before=before, place=place: root.rename(before, place))
+                    undo.callback(_rename_quietly, root, before, place)
                 root.rename(draft, place)
             else:
                 if not _link(root, draft, place):
                     root.rename(draft, place)
-                undo.append(lambda place=place: root.unlink(place))
-        if moved:
-            rename(*moved)
-        for path in () if moved else removed:
-            trash = _beside(path)
-            leftovers.append(trash)
-            rename(path, trash)
+                undo.callback(remove_quietly, root, place)
+        for path in removed:
+            new = moved[1] if moved else _beside(path)
+            root.rename(path, new)
+            undo.callback(_rename_quietly, root, new, path)
+            if not moved:
+                leftovers.callback(remove_quietly, root, new)
         for folder in {parent(path) for path in files}:
             _sync_folder(root, folder)
-    except BaseException:
-        for step in reversed(undo):
-            with suppress(OSError):
-                step()
-        raise
-    finally:
-        for path in leftovers:
-            remove_quietly(root, path)
+        undo.pop_all()
     return dict(zip(texts, stamps, strict=True))
 
 
@@ -364,24 +348,18 @@ def _create_folder(root: OpenFolder, folder: str, texts: Mapping[str, bytes]) ->
         advice = "its bundle.json can't be used: repair it, or move it away"
         raise ConflictError(f"bundles/{folder} is in the way: {advice}", "broken")
     draft = _beside(folder)
-    try:
-        root.mkdir(draft)
-        folders = [draft]
-        if any(map(is_tool, texts)):
-            root.mkdir(tools_of(draft))
-            folders.append(tools_of(draft))
+    folders = [draft, tools_of(draft)] if any(map(is_tool, texts)) else [draft]
+    with ExitStack() as undo:
+        undo.callback(remove_quietly, root, draft)
+        for made in folders:
+            root.mkdir(made)
         stamps = _write_all(root, [(f"{draft}{path.removeprefix(folder)}", text) for path, text in texts.items()])
         for made in reversed(folders):
             _sync_folder(root, made)
         root.rename(draft, folder)
-        try:
-            _sync_folder(root, ".")
-        except BaseException:
-            root.rename(folder, draft)
-            raise
-    except BaseException:
-        remove_quietly(root, draft)
-        raise
+        undo.callback(_rename_quietly, root, folder, draft)
+        _sync_folder(root, ".")
+        undo.pop_all()
     return dict(zip(texts, stamps, strict=True))
 
 
@@ -390,12 +368,11 @@ def _remove_folder(root: OpenFolder, folder: str) -> None:
     if not set(_names_in(root, folder)) <= {BUNDLE, TOOLS} or _names_in(root, tools_of(folder)):
         raise ConflictError(f"bundles/{folder} is not empty", "not_empty")
     trash = _beside(folder)
-    root.rename(folder, trash)
-    try:
+    with ExitStack() as undo:
+        root.rename(folder, trash)
+        undo.callback(_rename_quietly, root, trash, folder)
         _sync_folder(root, ".")
-    except BaseException:
-        root.rename(trash, folder)
-        raise
+        undo.pop_all()
     remove_quietly(root, trash)
 
 
@@ -407,6 +384,11 @@ def ensure_folders(path: Path) -> None:
         with suppress(FileExistsError):  # created concurrently
             folder.mkdir(mode=0o700)
         os_files.sync_folder(folder.parent)
+
+
+def _rename_quietly(root: OpenFolder, path: str, new: str) -> None:
+    with suppress(OSError):
+        root.rename(path, new)
 
 
 def remove_quietly(root: OpenFolder, path: str) -> None:

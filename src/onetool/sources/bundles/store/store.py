@@ -82,7 +82,6 @@ def database_store(
     built_in: BuiltIn = (),
     now: Callable[[], float] | None = None,
     max_tools: int = MAX_TOOLS,
-    foreign: Foreign = anybody,
     derived: DerivedBundles | None = None,
 ) -> "BundleStore":
     """Open the store of a database. `state` is the folder for caches of this database."""

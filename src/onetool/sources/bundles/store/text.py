@@ -186,7 +186,10 @@ def tool_body(text: bytes, folder: str, mtime_ns: int) -> bytes:
     data = parsed(text)
     if (written := _as_written(data)) is not None:
         check_schemas(written)
-        return body_of(data)
+        body = msgspec.json.encode(written)  # without defaults
+        return (
+            body if written.digest is None else body.removesuffix(b',"digest":"%b"}' % written.digest.encode()) + b"}"
+        )
     tool = _tool(data, "", folder, mtime_ns)
     check_schemas(tool)
     return _body(tool, data, tags=tool.tags)
