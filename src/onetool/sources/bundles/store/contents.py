@@ -19,14 +19,7 @@ from onetool.sources.bundles.errors import ConflictError, ForbiddenError, Invali
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.queries import ListQuery, get_id, is_live
 from onetool.sources.bundles.store.overlay import Overlay, UnknownOverlay, read_overlay
-from onetool.sources.bundles.store.paths import (
-    OVERLAY,
-    bundle_file,
-    bundle_folders,
-    folder_of,
-    is_tool,
-    tool_file,
-)
+from onetool.sources.bundles.store.paths import OVERLAY, bundle_file, bundle_folders, folder_of, is_tool, tool_file
 from onetool.sources.bundles.store.text import body_of, bundle_body, tool_body
 
 NO_BUNDLE = "its bundle can't be used"
@@ -236,12 +229,10 @@ class Contents:
 
     def new_folder(self, bundle: Bundle) -> str:
         """Return the folder for a new bundle."""
-        folders = bundle_folders(bundle.slug, bundle.id)
         used = {kept.folder for kept in self.bundles.values()}
-        for folder in folders:
+        for folder in bundle_folders(bundle.slug, bundle.id):
             if folder not in used and folder in self.files:
-                advice = "its bundle.json can't be used: repair it, or move it away"
-                raise ConflictError(f"bundles/{folder} is in the way: {advice}", "broken")
+                raise folder_in_the_way(folder)
             if folder not in used:
                 return folder
         raise ConflictError(f"the folders for the bundle {bundle.id} contain other bundles: move these away", "exists")
@@ -367,10 +358,8 @@ def _derive_bundles(
             where = None if taken is None else bundle_file(taken.folder)
             new.refused[row.path] = _clash(f"the bundle {bundle.id}", where, is_id=True)
         else:
-            kept, folder = old.bundles.get(bundle.id), folder_of(row.path)
-            if kept is None or kept != (bundle, folder):
-                kept = KeptBundle(bundle, folder)
-            new.bundles[bundle.id] = homes[folder] = kept
+            folder = folder_of(row.path)
+            new.bundles[bundle.id] = homes[folder] = KeptBundle(bundle, folder)
     return homes
 
 
@@ -397,6 +386,11 @@ def _clash(item: str, path: str | None, *, is_id: bool) -> str:
 def broken_file(file: FileRow) -> ConflictError:
     """Return the error for an existing file that can't be used."""
     return ConflictError(f"bundles/{file.path} can't be used: {file.reason}; repair it, or move it away", "broken")
+
+
+def folder_in_the_way(folder: str) -> ConflictError:
+    advice = "its bundle.json can't be used: repair it, or move it away"
+    return ConflictError(f"bundles/{folder} is in the way: {advice}", "broken")
 
 
 def refuse_closed(bundle: Bundle) -> None:

@@ -24,7 +24,7 @@ from onetool.core.errors import Mistake
 from onetool.core.os_files import NO_WAIT, OpenFolder, open_no_link
 from onetool.core.state_folders import is_marked, make_home, mark_folder
 from onetool.sources.bundles.errors import ConflictError, InvalidError, UnavailableError
-from onetool.sources.bundles.store.contents import Contents, FileRow, read_row
+from onetool.sources.bundles.store.contents import Contents, FileRow, folder_in_the_way, read_row
 from onetool.sources.bundles.store.paths import (
     BUNDLE,
     MAX_FILE_BYTES,
@@ -345,8 +345,7 @@ def write_files(root: OpenFolder, files: Mapping[str, bytes | None]) -> dict[str
 def _create_folder(root: OpenFolder, folder: str, texts: Mapping[str, bytes]) -> dict[str, int]:
     """Create a bundle's folder with its files, all or nothing."""
     if _exists(root, folder):
-        advice = "its bundle.json can't be used: repair it, or move it away"
-        raise ConflictError(f"bundles/{folder} is in the way: {advice}", "broken")
+        raise folder_in_the_way(folder)
     draft = _beside(folder)
     folders = [draft, tools_of(draft)] if any(map(is_tool, texts)) else [draft]
     with ExitStack() as undo:
