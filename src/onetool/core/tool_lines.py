@@ -31,24 +31,24 @@ class ToolLine(msgspec.Struct, frozen=True):
     line: str
 
 
-def tool_line(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -> str:
-    """Return a line about a tool: signature, return value, side effects, and description.
+def tool_line(spec: ToolSpec, name: str | None = None, *, exact: bool = False, whole: bool = False) -> str:
+    """Return a line about a tool: signature, return value, side effects, and the first sentence of its description.
 
-    `name` and `exact` are passed to `signature`.
+    `name` and `exact` are passed to `signature`; with `whole`, a long sentence is not truncated.
     """
     line = cut_to_tokens(single_line(call_signature(spec, name, exact=exact)), SIGNATURE_TOKENS)
     if shape := return_shape(spec):
         line += f" -> {shape}"
     if mark := spec.effect:
         line += f" [{mark}]"
-    summary = first_sentence(spec.description)
+    summary = first_sentence(spec.description, whole)
     return f"{line}: {summary}" if summary else line
 
 
-def first_sentence(description: str) -> str:
-    first = single_line(description.strip().partition("\n\n")[0][: 8 * MAX_SENTENCE])
-    sentence = _END.split(first, 1)[0]
-    return sentence if len(sentence) <= MAX_SENTENCE else f"{_CUT_OFF.sub('', sentence[:MAX_SENTENCE])}…"
+def first_sentence(description: str, whole: bool = False) -> str:
+    text = description.strip().partition("\n\n")[0]
+    sentence = _END.split(single_line(text if whole else text[: 8 * MAX_SENTENCE]), 1)[0]
+    return sentence if whole or len(sentence) <= MAX_SENTENCE else f"{_CUT_OFF.sub('', sentence[:MAX_SENTENCE])}…"
 
 
 def found_lines(found: Sequence[ToolLine], about: str, is_limited: bool = False) -> list[str]:

@@ -5,7 +5,8 @@ from helpers import calls, run
 from rs_bpe.bpe import openai
 
 from onetool import App, ToolSpec
-from onetool.packs.ot.help import comparable, documentation, named, others_for
+from onetool.packs.ot.help import comparable, named, others_for
+from onetool.packs.ot.pages import documentation
 
 SCHEMA = {
     "type": "object",
@@ -119,7 +120,7 @@ def test_a_pack_says_how_it_is_best_used(ask):
     assert page.startswith(
         f"{head}- web.fetch(url: str, mode: Literal['fast', 'slow'], tags: list[str], depth: int = 2)"
     )
-    assert "depth: int = 2): Fetch a page and give its text.\n- web.fetch_many(" in page
+    assert "depth: int = 2): Fetch a page and give its text.\n  - url (str): Which page\n- web.fetch_many(" in page
 
 
 def test_several_packs_are_listed_at_once_each_with_its_link_under_its_heading(ask):

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from bench.tokens import seven_packs
 from helpers import BUILT_IN_PACKS, calls, each
+from rs_bpe import openai
 
 from onetool import App, ToolCall, ToolSpec
 from onetool.core.inferred_schema import LastResults
@@ -212,13 +213,13 @@ def test_a_search_with_a_limit_fills_16_kb_and_is_not_stored(app):
     assert 15_000 < len("\n".join(lines).encode()) < len(reply.text.encode()) <= 16 * 1024
 
 
-def test_help_of_seven_packs_with_23_real_tools_takes_6_kb(app, live_tools):
+def test_help_of_seven_packs_with_23_real_tools_takes_3_500_tokens(app, live_tools):
     for one in live_tools:
         app.catalog.registry.add(spec(one["name"], description=one["description"], input_schema=one["inputSchema"]))
     packs = [as_identifier(pack) for pack in seven_packs()]
     text = asyncio.run(app.call(ToolCall("1", "ot.help", {"query": packs}, "test"))).data
     assert len([line for line in text.splitlines() if line.startswith("- ")]) == 23
-    assert len(text.encode()) <= 6 * 1024
+    assert len(openai.o200k_base().encode(text)) <= 3_500
 
 
 def test_ten_thousand_tools_are_listed_with_little_work():

@@ -10,17 +10,27 @@ Tools, packs, aliases and snippets are scored alike, best first:
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from onetool.core.call import can_run
 from onetool.core.context import current_call
 from onetool.core.registry import Snapshot
-from onetool.core.signature import as_identifier, signature
+from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import count_tokens, cut_to_tokens
-from onetool.core.tool_lines import MAX_BYTES, MAX_LINES, count_bytes, single_line, take_within, tool_line
-from onetool.core.type_names import resolve_definition, returned_type, type_name, type_with_fields
-from onetool.packs.ot.listings import Info, ListedTool, Listing, PackView, View, by_name, example, gist, packs_of
+from onetool.packs.ot.listings import (
+    LINE_TOKENS,
+    Info,
+    ListedTool,
+    Listing,
+    PackView,
+    View,
+    by_name,
+    gist,
+    packs_of,
+    short_line,
+)
+from onetool.packs.ot.pages import PACK_TOKENS, joined_tool_pages, pack_page, tool_page
 
 PREFIX, WORDS = 3.0, 2.0
 WEAK = 0.2  # matches below this fraction of the best score (at most WORDS) are left out
@@ -184,11 +194,17 @@ class Help:
     def help(
         self, query: str | list[str], info: Info, catalogue: Snapshot, allowed: Collection[str] | None
     ) -> str | list[str]:
-        if not isinstance(query, str):
-            pages = [self.help(one, info, catalogue, allowed) for one in dict.fromkeys(query[:MAX_NAMES])]
-            return "\n\n".join(page if isinstance(page, str) else "\n".join(page) for page in pages) or OVERVIEW
-        query = query.strip()[:MAX_QUERY]
         names = self._names(catalogue, allowed)
+        if isinstance(query, str):
+            query = query.strip()[:MAX_QUERY]
+            words = query.replace(",", " ").split()
+            if len(words) > 1 and query not in names.packs and all(word in names.packs for word in words):
+                query = words
+        if not isinstance(query, str):
+            queries = [*dict.fromkeys(query[:MAX_NAMES])]
+            if len(queries) > 1:
+                return self._several(queries, info, names, catalogue, allowed)
+            query = queries[0].strip() if queries else ""
         if not query:
             return overview({"ot.call", *(tool.word for tool in names.tools)}, names.runs)
         if exact := names.pages(query):
@@ -200,8 +216,28 @@ class Help:
             return [name for group in matches.values() for name in group]
         if info == "min":
             return _in_short(query, names, matches)
-        pages = [page for group in matches.values() for name in group[:MAX_PAGES] for page in names.pages(name)]
-        return "\n\n".join(dict.fromkeys(pages))
+        return self._several(
+            [name for group in matches.values() for name in group[:MAX_PAGES]], info, names, catalogue, allowed
+        )
+
+    def _several(
+        self,
+        queries: list[str],
+        info: Info,
+        names: "_VisibleNames",
+        catalogue: Snapshot,
+        allowed: Collection[str] | None,
+    ) -> str:
+        """Return the help for several names. Packs share a budget, and tools what they have in common."""
+        room = PACK_TOKENS // max(1, sum(name in names.packs for name in queries))
+        tools = [names.by_name[name] for name in queries if name in names.by_name]
+        pages = [joined_tool_pages(tools, names.view.has_documents)] if len(tools) > 1 else []
+        for name in queries:
+            if len(tools) > 1 and name in names.by_name:
+                continue
+            page = "\n\n".join(names.pages(name, room)) or self.help(name, info, catalogue, allowed)
+            pages.append(page if isinstance(page, str) else "\n".join(page))
+        return "\n\n".join(pages)
 
     def others(self, query: str, catalogue: Snapshot, allowed: Collection[str] | None) -> Iterator[tuple[str, str]]:
         """Yield the names of matching snippets and aliases, each with a line about it."""
@@ -257,13 +293,16 @@ class _VisibleNames:
             "Aliases": named(self.aliases),
         }
 
-    def pages(self, name: str) -> list[str]:
-        """Return the pages for an exact name: usually one, but an alias and a snippet may share a name."""
+    def pages(self, name: str, room: int = PACK_TOKENS) -> list[str]:
+        """Return the pages for an exact name: usually one, but an alias and a snippet may share a name.
+
+        The page of a pack has about `room` tokens.
+        """
         pages: list[str] = []
         if not name.startswith("$"):
             has_documents = self.view.has_documents
-            pages += [_tool_page(self.by_name[name], has_documents)] if name in self.by_name else []
-            pages += [_pack_page(self.packs[name], has_documents)] if name in self.packs else []
+            pages += [tool_page(self.by_name[name], has_documents)] if name in self.by_name else []
+            pages += [pack_page(self.packs[name], has_documents, room)] if name in self.packs else []
             if (target := self.aliases.get(name)) is not None:
                 head, tool = f"# {name}\n\nAn alias: {name} -> {target}\n\n", self.by_name.get(target)
                 usage = tool and f"Usage: {name}(…) is {signature(tool.spec, target)}"
@@ -282,7 +321,7 @@ class _VisibleNames:
             return f"- {name}: {cut_to_tokens(gist(self.snippets[name[1:]].description), LINE_TOKENS)}"
         if kind == "Aliases":
             return f"- {name} -> {self.aliases[name]}"
-        return _line(self.by_name[name])
+        return short_line(self.by_name[name])
 
 
 def _in_short(query: str, names: _VisibleNames, matches: dict[str, list[str]]) -> str:
@@ -301,104 +340,3 @@ def _in_short(query: str, names: _VisibleNames, matches: dict[str, list[str]]) -
     usable = ", or ".join(call for name, call in calls.items() if name in names.by_name)
     more = f"Details: ot.help({first!r}).{f' More matches: {usable}.' if usable else ''}"
     return "\n\n".join([f"No exact match for {shown!r}. Closest matches:", *groups, more])
-
-
-# Pages: the full help of a tool, a pack, an alias or a snippet
-
-DOCUMENTATION = "https://onetool.beycom.online/reference/tools/{slug}/"
-SLUGS = {
-    "brave": "brave-search",
-    "code": "code-search",
-    "db": "database",
-    "ground": "grounding-search",
-    "llm": "transform",
-    "web": "web-fetch",
-}
-DESCRIBED, NAMED = 250, 120  # tokens for the tools of a pack
-LINE_TOKENS = 30  # tokens of a description in a list
-
-
-def documentation(pack: str) -> str:
-    return DOCUMENTATION.format(slug=SLUGS.get(pack, pack))
-
-
-def _documentation_line(pack: str, spec: ToolSpec | None, has_documents: bool) -> str:
-    """Return a line with the documentation URL that the pack declares, else the default one of Python packs.
-
-    `spec` is a tool of the pack. The tools of a server may not be known yet.
-    """
-    is_python = spec is not None and spec.source == "local" and spec.kept_as is None and spec.pack != "config"
-    url = (spec and spec.docs_url) or (documentation(pack) if is_python and has_documents else None)
-    return f"Documentation: {url}" if url else ""
-
-
-def _tool_page(tool: ListedTool, has_documents: bool) -> str:
-    spec = tool.spec
-    lines = list(_arguments(spec))
-    description = spec.description.strip()
-    if spec.source.startswith("proxy:"):  # indented, so that untrusted text can't imitate headings
-        description = "\n".join(f"  {line}".rstrip() for line in description.splitlines())
-    requires: list[str] = []
-    for need in spec.requires:
-        facts = ["command" if need.kind == "cli" else "library"]
-        facts += [f"at least {need.minimum}"] if need.minimum else []
-        facts += [f"to install it: {need.install}"] if need.install else []
-        requires.append(f"- {need.name} ({'; '.join(facts)})")
-    parts = [
-        f"# {tool.word}",
-        description,
-        f"Signature: {signature(spec, tool.word)}",
-        "\n".join(["Arguments:", *lines]) if lines else "Arguments: none",
-        f"Returns: {single_line(returned_type(spec) or 'unknown')}",
-        f"Effect: {spec.effect}" if spec.effect else "",
-        "\n".join(["Example:", *(f"  {line}" for line in example(tool).splitlines())]),
-        "\n".join(["Requires:", *requires]) if requires else "",
-        f"Source: {spec.source}",
-        _documentation_line(tool.pack, spec, has_documents),
-    ]
-    return "\n\n".join(filter(None, parts))
-
-
-def _pack_page(pack: PackView, has_documents: bool) -> str:
-    first = min((tool.spec for tool in pack.tools), key=lambda spec: not spec.docs_url, default=None)
-    empty = "Its tools are not known yet: see ot.servers()." if pack.source == "proxy" else "It has no tools."
-    parts = [
-        "\n".join(filter(None, [f"# {pack.name}", _documentation_line(pack.name, first, has_documents)])),
-        (pack.instructions or "").strip(),
-        "\n".join(["Tools:", *_tool_lines(pack)]) if pack.tools else empty,
-        f"Source: {pack.source}",
-    ]
-    return "\n\n".join(filter(None, parts))
-
-
-def _tool_lines(pack: PackView) -> Iterator[str]:
-    """Yield a line for each tool. For a large pack, yield some tools with descriptions, then names, then a number."""
-    if len(pack.tools) <= MAX_LINES:
-        lines = [f"- {tool_line(tool.spec, tool.word)}" for tool in pack.tools]
-        if sum(map(count_bytes, lines)) <= MAX_BYTES:
-            yield from lines
-            return
-    described = list(take_within(DESCRIBED, (_line(tool) for tool in pack.tools)))
-    yield from described
-    rest = [tool.word for tool in pack.tools[len(described) :]]
-    named = list(take_within(NAMED, rest))
-    more = f' … and {len(rest) - len(named):,} more: ot.tools(pattern="{pack.name}.")' if len(named) < len(rest) else ""
-    if rest:
-        yield f"- also {', '.join(named)}{more}"
-
-
-def _line(tool: ListedTool) -> str:
-    return f"- {tool.word}: {cut_to_tokens(tool.gist, LINE_TOKENS)}"
-
-
-def _arguments(spec: ToolSpec) -> Iterator[str]:
-    schema = spec.input_schema
-    required: Iterable[str] = schema.get("required") or ()
-    for name in spec.order:
-        part = resolve_definition(schema["properties"][name], schema)
-        known: Mapping[str, Any] = part if isinstance(part, Mapping) else {}
-        facts = [type_name(part, schema)]
-        if name not in required:
-            facts.append(f"default {known['default']!r:.60}" if "default" in known else "optional")
-        lines = single_line(f"{known.get('description') or ''} {type_with_fields(part, schema)}")
-        yield f"- {as_identifier(name)} ({', '.join(facts)}){f': {lines}' if lines else ''}"

@@ -11,6 +11,7 @@ from onetool.core.errors import cut
 from onetool.core.registry import Snapshot
 from onetool.core.signature import as_identifier, signature
 from onetool.core.spec import ToolSpec
+from onetool.core.text import cut_to_tokens
 from onetool.core.type_names import resolve_definition, returned_type, type_with_fields
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ def contains(pattern: str, *texts: str) -> bool:
 # Values for required arguments in examples.
 STAND_INS: Mapping[Any, Any] = {"integer": 1, "number": 0.5, "boolean": True, "array": [], "object": {}}
 SHORT = 200  # characters of a description in a list
+LINE_TOKENS = 30  # tokens of a description in a list of matches
 
 
 class ListedTool(msgspec.Struct, frozen=True):
@@ -203,6 +205,11 @@ def gist(description: str, limit: int = SHORT) -> str:
     """Return the first paragraph of a description, truncated."""
     first = description.strip().partition("\n\n")[0]
     return cut(" ".join(first.split()), limit)
+
+
+def short_line(tool: ListedTool) -> str:
+    """Return a tool's name and the beginning of its description."""
+    return f"- {tool.word}: {cut_to_tokens(tool.gist, LINE_TOKENS)}"
 
 
 def in_full(tool: ListedTool) -> dict[str, Any]:
