@@ -13,6 +13,8 @@ bundles         the bundles of the config in force
 bundle_runtime  what the tools of bundles use of the app
 tool_files      reads the files that HTTP tools send
 bundle_import   imports tools from an archive, an OpenAPI document, or a curl command
+import_report   the report of an import: what was stored, and what is needed
+server_changes  previews of changes to servers in the config
 view            what the pack `ot` and declared tools see of the app
 describe        what models read about the tools and the server, facts of a tool, health
 code_names      the names that code of `run` can use, for editors

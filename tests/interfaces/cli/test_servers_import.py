@@ -636,7 +636,7 @@ def test_a_server_behind_a_url_needs_no_reload(project):
         (["add", "x", "--header", "a=b", "--", "cmd"], 2, "--header"),
         (["add", "x", "--env", "secret-without-a-name", "--", "cmd"], 2, "write NAME=VALUE"),
         (["add", "x", "--", "onetool", "mcp"], 1, "OneTool itself"),
-        (["remove", "x"], 1, "There is no server x"),
+        (["remove", "x"], 1, "There is no server 'x'"),
     ],
 )
 def test_wrong_usage(project, args, code, why):

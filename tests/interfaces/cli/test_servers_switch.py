@@ -42,7 +42,7 @@ def test_switched_off_and_on_again(tmp_path, layout):
 
 def test_one_that_is_not_there(tmp_path):
     done = invoke("servers", "disable", "clokc", cwd=tmp_path)
-    assert (done.returncode, "There is no server clokc" in done.stderr) == (1, True)
+    assert (done.returncode, "There is no server 'clokc'" in done.stderr) == (1, True)
 
 
 def test_renamed_with_what_was_approved(tmp_path):
@@ -69,13 +69,13 @@ def test_renamed_with_what_was_approved(tmp_path):
     assert found.keys() == {"fixed", "other"}
     assert found["fixed"]["refused"] is True
     text = file.read_text()
-    for old, new, told in (
-        ("fixed", "other", "already exists"),
-        ("fixed", "a\u202eb", "Invalid name"),
-        ("fixd", "x", "There is no server fixd"),
+    for old, new, code, told in (
+        ("fixed", "other", 1, "already exists"),
+        ("fixed", "a\u202eb", 2, "Invalid value for NAME"),
+        ("fixd", "x", 1, "There is no server 'fixd'"),
     ):
         done = servers("rename", old, new)
-        assert (done.returncode, told in done.stderr) == (1, True), done.stderr
+        assert (done.returncode, told in done.stderr) == (code, True), done.stderr
         assert "\u202e" not in done.stderr
     assert servers("rename", "fixed", "fixed").returncode == 0
     assert file.read_text() == text

@@ -44,6 +44,8 @@ class At:
 
     app: "App"
     is_command = False  # at the command line, by the user of this machine
+    is_shown = False  # a user at a terminal reads the result
+    removals: dict[str, Any]  # removed blocks of the config that can be restored, by id
 
     @property
     def config(self) -> "Config":
@@ -62,6 +64,10 @@ class At:
     def is_owner(self) -> bool:
         """Whether the caller is the user of this machine: at the command line, or with a link of `onetool page`."""
         return self.is_command or self.principal == OWNER
+
+    def clean(self, value: Any) -> Any:
+        """Mask secrets in strings."""
+        return self.app.runtime.redact(value)
 
     @property
     def may_change(self) -> bool:
@@ -112,7 +118,6 @@ class Command(msgspec.Struct, frozen=True):
     rows: str = ""  # the key of the result that has the rows of a list
     columns: tuple[str, ...] = ()  # keys of the rows
     empty: str = ""  # printed if there are no rows
-    completes: str = ""  # the parameter of paths whose values are in the first column
     flat: str = ""  # the key of the result whose keys are printed beside the others
     many: bool = False  # the last argument may be repeated
     noted: bool = False  # it is recorded in the audit log
@@ -144,10 +149,12 @@ class Operation(msgspec.Struct, frozen=True):
     is_secret: bool = False  # the response must not be stored on its way
 
     command: Command | None = None
+    completes: str = ""  # the name in paths whose values are the first ones in the rows of the result
 
     # Set by the decorator
     id: str = ""
     doc: str = ""
+    names: tuple[str, ...] = ()  # of the values in the path, which are the arguments of the command
     run: Callable[..., Any] | None = None
 
     def described(self, function: Callable[..., Any]) -> dict[str, Any]:
@@ -160,11 +167,6 @@ class Operation(msgspec.Struct, frozen=True):
             return self.role
         is_own = self.own and principal.name
         return "edit" if self.method in ("PUT", "PATCH", "DELETE") and not is_own else "call"
-
-    @property
-    def path_names(self) -> list[str]:
-        """The parameters in the path."""
-        return names_in(self.path)
 
 
 def operation(
@@ -181,7 +183,8 @@ def operation(
         found = Operation(method, path, tag, query=query, takes=takes, gives=gives, **facts)
         if gives is None:
             found = msgspec.structs.replace(found, status=(204,))
-        OPERATIONS.append(msgspec.structs.replace(found, **found.described(function), run=function))
+        names = tuple(names_in(path) or [name for name, one in wanted.parameters.items() if one.annotation is str])
+        OPERATIONS.append(msgspec.structs.replace(found, **found.described(function), names=names, run=function))
         return function
 
     return declare

@@ -28,7 +28,8 @@ class SecretList(msgspec.Struct, frozen=True):
     "Server",
     role="admin",
     audited=False,
-    command=Command("auth list", rows="secrets", columns=("name", "provider", "source", "hosts"), completes="secret"),
+    completes="secret",
+    command=Command("auth list", rows="secrets", columns=("name", "provider", "source", "hosts")),
 )
 def list_secrets(at: At) -> SecretList:
     """List the secrets and their hosts, without values.
@@ -83,16 +84,10 @@ def set_secret(at: At, secret: str, query: SecretQuery, asked: SecretGrant) -> S
         raise invalid_at(f"/{error.part}", str(error)) from None
 
 
-class SecretName(Input, frozen=True):
-    """The name of a secret."""
-
-    name: Annotated[str, Meta(description="A provider, or a name like BRAVE_API_KEY.", extra={"argument": True})]
-
-
 @operation(command=Command("auth remove"))
-def remove_secret(at: At, asked: SecretName) -> None:
-    """Remove a secret."""
-    name, file = secret_name(asked.name), at.secrets.file
+def remove_secret(at: At, secret: str) -> None:
+    """Remove a secret, named by a provider, or by its own name (BRAVE_API_KEY)."""
+    name, file = secret_name(secret), at.secrets.file
     if file is None:
         raise ConflictError(SECRETS_IN_CONFIG)
     try:
@@ -110,7 +105,7 @@ def secret_name(name: str, is_own: bool = False) -> str:
         return key_name(name)
     if not NAME.fullmatch(name):
         raise invalid_at(
-            "/name", f"{name!r} is neither a provider ({', '.join(PROVIDERS)}) nor a name like BRAVE_API_KEY"
+            "/secret", f"{name!r} is neither a provider ({', '.join(PROVIDERS)}) nor a name like BRAVE_API_KEY"
         )
     return name
 

@@ -31,12 +31,12 @@ class HostList(msgspec.Struct, frozen=True):
     "Server",
     role="admin",
     audited=False,
+    completes="host",
     command=Command(
         "hosts list",
         rows="hosts",
         columns=("host", "allowPrivate"),
         empty="No host is allowed, so HTTP tools can't call any. Allow one: onetool hosts allow api.example.com",
-        completes="host",
     ),
 )
 def list_hosts(at: At) -> HostList:

@@ -83,12 +83,12 @@ class TokenList(msgspec.Struct, frozen=True, rename="camel"):
     "Server",
     role="admin",
     audited=False,
+    completes="token",
     command=Command(
         "tokens list",
         rows="tokens",
         columns=("name", "role", "tools", "rate", "expires", "where", "state"),
         empty="There are no named tokens. Create one: onetool tokens add NAME",
-        completes="token",
     ),
 )
 def list_tokens(at: At) -> TokenList:

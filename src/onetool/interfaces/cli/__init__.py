@@ -6,7 +6,9 @@ The module of each command is imported when that command is used, so that a shor
 import os
 import sys
 from collections.abc import Callable
+from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -20,10 +22,18 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-class LazyGroup(click.Group):
-    """A group whose commands live in modules of their own, which help and completion don't import."""
+OPERATIONS = [Path(__file__).parents[2] / "app" / "operations"]
+"""The folders with the modules of operations, which may have commands."""
 
-    commands_in: ClassVar[dict[str, tuple[str, str]]] = {
+
+class LazyGroup(click.Group):
+    """A group whose commands live in modules of their own, which help and completion don't import.
+
+    A module of operations with commands that begin with its name, such as `tokens add`, is a group, too. Its help is
+    the first line of the module.
+    """
+
+    own_commands: ClassVar[dict[str, tuple[str, str]]] = {
         "run": (".run:run", "Run CODE, which can call every tool, in the sandbox."),
         "mcp": (".serve:mcp", "Serve the tools to an MCP client over stdio."),
         "serve": (".serve:serve", "Serve MCP and REST over HTTP."),
@@ -35,9 +45,7 @@ class LazyGroup(click.Group):
         "bundles": (".bundles:bundles", "Manage stored tools: HTTP requests and scripts."),
         "packs": (".packs:packs", "Write and check packs: Python files whose functions are tools."),
         "servers": (".servers:servers", "Manage MCP servers whose tools you use."),
-        "hosts": (".operations:hosts", "Manage hosts that HTTP tools may call."),
         "auth": (".auth:auth", "Store API keys and other secrets."),
-        "tokens": (".operations:tokens", "Give people and programs tokens for `onetool serve`."),
         "db": (".db:db", "Show and copy what OneTool has stored; set up a database that several machines share."),
         "stats": (".stats:stats", "Show what was called, and what it saved."),
         "audit": (".audit:audit", "Show the audit log of `onetool serve`."),
@@ -48,13 +56,25 @@ class LazyGroup(click.Group):
         "completion": (":completion", "Print the completion script for a shell."),
     }
 
+    @cached_property
+    def commands_in(self) -> dict[str, tuple[str, str]]:
+        """The place and the help of every command."""
+        found = {file.stem: file.read_text("utf-8") for folder in OPERATIONS for file in sorted(folder.glob("*.py"))}
+        groups = {
+            name: (f".operations:{name}", text.partition("\n")[0].strip('"'))
+            for name, text in found.items()
+            if f'Command("{name} ' in text or f'"{name} ' in text
+        }
+        return {**groups, **self.own_commands}
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands_in)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.commands_in:
+        place, _ = self.own_commands.get(cmd_name) or self.commands_in.get(cmd_name) or ("", "")
+        if not place:
             return None
-        module, _, attribute = self.commands_in[cmd_name][0].partition(":")
+        module, _, attribute = place.partition(":")
         return getattr(import_module(__name__ + module), attribute)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -65,6 +65,8 @@ class CommandAt(At):
     def __init__(self, ctx: click.Context, as_json: bool = False) -> None:
         self._ctx = ctx
         self.as_json = as_json
+        self.is_shown = not wants_json(as_json)
+        self.removals = {}
         self.has_said = False
 
     @cached_property
@@ -94,6 +96,8 @@ class CommandAt(At):
         return ConfigTarget(self._ctx.find_root().obj, new=user_config())
 
     def load(self, file: Path, *, settings_only: bool = False, is_code: bool = False) -> None:
+        vars(self).pop("app", None)  # it has the config from before
+        vars(self).pop("_config", None)
         if not settings_only:
             tell_running_servers(file, is_code=is_code)
 
@@ -128,9 +132,10 @@ def __getattr__(name: str) -> click.Group:
     return group
 
 
-def add_to(group: click.Group) -> None:
-    """Add the commands of the operations whose names begin with the group's."""
-    import_module(f"onetool.app.operations.{group.name}")
+def add_to(group: click.Group, *modules: str) -> None:
+    """Add the commands of the operations whose names begin with the group's. `modules` have some, too."""
+    for module in (group.name, *modules):
+        import_module(f"onetool.app.operations.{module}")
     for one in OPERATIONS:
         if one.command is not None and one.command.name.startswith(f"{group.name} "):
             group.add_command(command_of(one))
@@ -143,7 +148,7 @@ def command_of(operation: Operation) -> click.Command:
     """Return the command of an operation."""
     command = operation.command
     assert command is not None  # noqa: S101 - for the type checker
-    names: list[tuple[str, Complete | None]] = [(name, _completion(name)) for name in operation.path_names]
+    names: list[tuple[str, Complete | None]] = [(name, _completion(name)) for name in operation.names]
     options: list[click.Parameter] = []
     for field in (*_fields(operation.query), *_fields(operation.takes)):
         if _extra(field.type).get("argument"):
@@ -206,19 +211,20 @@ def _option(field: inspect.Field) -> click.Option:
     return click.Option([f"--{name}", field.encode_name], help=extra["description"], shell_complete=complete, **facts)
 
 
-def _completion(parameter: str) -> Complete:
-    """Complete a name in a path with the first column of the list that has it."""
+def _completion(name: str) -> Complete:
+    """Complete a name in a path with the list that has it."""
 
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-        listing = next((one for one in OPERATIONS if one.command and one.command.completes == parameter), None)
-        if listing is None or listing.run is None or listing.command is None:
+        listing = next((one for one in OPERATIONS if one.completes == name and one.run is not None), None)
+        if listing is None or listing.run is None:
             return []
         try:
             ctx.find_root().obj = ctx.find_root().params.get("config")
-            rows = msgspec.to_builtins(_waited(listing.run(CommandAt(ctx, as_json=True))))[listing.command.rows]
+            found = msgspec.to_builtins(listing.run(CommandAt(ctx, as_json=True)))
+            rows = next(rows for rows in found.values() if isinstance(rows, list))
         except OneToolError:
             return []
-        names = (row[listing.command.columns[0]] for row in rows)
+        names = [next(iter(row.values())) for row in rows]
         return [name for name in names if name.startswith(incomplete)]
 
     return complete
@@ -230,7 +236,7 @@ def _completion(parameter: str) -> Complete:
 def _run(ctx: click.Context, operation: Operation, params: dict[str, Any], as_json: bool) -> None:
     command = operation.command
     assert command is not None  # noqa: S101 - for the type checker
-    names = operation.path_names
+    names = operation.names
     path = [params.pop(name) for name in names]
     given = {name: value for name, value in params.items() if value not in (None, ())}
     at = CommandAt(ctx, as_json)
@@ -274,7 +280,7 @@ def _as_usage_error(operation: Operation) -> Iterator[None]:
         yield
     except InvalidError as error:
         name = (error.pointer or "").partition("/")[2]
-        arguments = [*operation.path_names, *(one for one in ("name",) if one == name)]
+        arguments = [*operation.names, *(one for one in ("name",) if one == name)]
         hint = None if not name else name.upper() if name in arguments else f"--{name}"
         raise click.BadParameter(f"{error.what}.", param_hint=hint) from None
 
@@ -290,11 +296,13 @@ def _show(operation: Operation, at: CommandAt, found: Any) -> None:
         data |= data.pop(command.flat)
     if command.columns and not wants_json(as_json):
         if not data:
-            echo(command.empty)
+            if command.empty:
+                echo(command.empty)
             return
         rows = [tuple(_cell(row.get(name)) for name in command.columns) for row in data]
-        print_table(counted(len(rows), command.rows.removesuffix("s")), command.columns, rows)
-    elif as_json or not (at.has_said or data is None):
+        noun = command.rows or command.name.partition(" ")[0]
+        print_table(counted(len(rows), noun.removesuffix("s")), command.columns, rows)
+    elif as_json or (isinstance(data, list) and not at.is_shown) or not (at.has_said or data is None):
         print_json(data)
 
 

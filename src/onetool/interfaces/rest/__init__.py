@@ -8,7 +8,6 @@ route          the decorator that declares the route of a handler
 routing        the route table: finds the route of a path
 query          query parameters
 request        bodies, ETags, the caller, lists
-undo           removed config blocks that can be restored
 problem        errors as application/problem+json
 
 handlers       bundles and tools; lists in pages
@@ -17,9 +16,6 @@ editing        copies, names, examples, drafts
 imports        import of ZIP, curl and OpenAPI; export as ZIP
 run            running and checking code
 insight        usage counts, the audit log, stored results
-servers        MCP servers: state, log, approval
-server_edit    changing a server in the config: enable, edit, rename, remove
-server_import  adding servers to the config, also from other clients
 checks         problems of the config, and trust in a project
 operations     the routes of `app/operations`
 events         the ASGI apps at /events and /status

@@ -15,7 +15,9 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from onetool.app.database_state import is_reached
+from onetool.app.import_report import Remark, reloaded
 from onetool.app.operations.fields import DryRun
+from onetool.app.server_changes import changed_error, digest_of
 from onetool.config.file_checks import require_ownership
 from onetool.config.find import FOLDER, NAME, own_folder, trust_store, user_home
 from onetool.config.pin import see
@@ -25,11 +27,9 @@ from onetool.core.text import utc_text
 from onetool.database.connection import DatabaseError
 from onetool.database.migrations import missing
 from onetool.http.asgi import encode
-from onetool.interfaces.rest.imports import reloaded
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse
 from onetool.interfaces.rest.route import RestRoute
-from onetool.interfaces.rest.servers import changed_error, digest_of
 from onetool.sources.bundles.errors import invalid_at
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def trust_folder(request: RestRequest, asked: TrustRequest) -> RestResponse:
     digest = digest_of(seen.compared())
     if asked.digest not in (None, digest):
         raise changed_error(folder)
-    warnings: list[dict[str, str]] = []
+    warnings: list[Remark] = []
     if not dry_run:
         try:
             store_trust(folder, seen, trust_store())

@@ -6,7 +6,7 @@ response and status as the real request.
 
 import asyncio
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -17,8 +17,16 @@ from msgspec import Meta
 from onetool.app.bundles import live_bundle
 from onetool.app.findings import requirements_of
 from onetool.app.grants import check_new_secret
+from onetool.app.import_report import (
+    ImportedBundle,
+    ImportedTool,
+    ImportNeeds,
+    ImportReport,
+    Remark,
+    SecretUse,
+    reloaded,
+)
 from onetool.app.operations.fields import DryRun, Texts, Url
-from onetool.core.errors import ConfigError
 from onetool.core.work import run_in_thread
 from onetool.http.asgi import JSON, encode, read_body
 from onetool.interfaces.rest.problem import RestError
@@ -98,7 +106,7 @@ class CurlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     takes=ArchiveRequest,
     example={"archive": "UEsDBA=="},
     media=(ZIP,),
-    gives="ImportReport",
+    gives=ImportReport,
     errors=(409,),
 )
 async def import_zip(request: RestRequest) -> RestResponse | None:
@@ -142,7 +150,7 @@ def _decode_archive(data: bytes) -> bytes:
         "paths": {"/v1/forecast": {"get": {"operationId": "forecast", "responses": {"200": {"description": "It."}}}}},
     },
     media=(YAML,),
-    gives="ImportReport",
+    gives=ImportReport,
     errors=(409,),
 )
 async def import_openapi(request: RestRequest) -> RestResponse | None:
@@ -182,7 +190,7 @@ async def import_openapi(request: RestRequest) -> RestResponse | None:
     query=DryRun,
     takes=CurlRequest,
     example={"command": "curl https://api.example.com/v1/forecast?city=Oslo", "bundle": "weather", "tool": "forecast"},
-    gives="ImportReport",
+    gives=ImportReport,
     errors=(409,),
 )
 async def import_curl(request: RestRequest, asked: CurlRequest) -> RestResponse | None:
@@ -235,17 +243,17 @@ def _import_curl(request: RestRequest, asked: CurlRequest) -> RestResponse:
             raise ConflictError(str(error)) from None
     needs = requirements_of(app.runtime, [shown(tool)])
     needs = needs._replace(secrets=tuple(one for one in needs.secrets if one.name not in secrets))
-    report = import_report(
-        dry_run,
-        bundles=[{"id": bundle.id, "slug": bundle.slug, "what": "same" if home else "new"}],
-        tools=[{"slug": tool.slug, "version": tool.version, "what": "new"}],
+    report = ImportReport(
+        dry_run=dry_run,
+        bundles=[ImportedBundle(bundle.id, bundle.slug, "same" if home else "new")],
+        tools=[ImportedTool(tool.slug, tool.version, "new")],
         warnings=[
-            *({"about": tool.slug, "why": note} for note in found.notes),
+            *(Remark(tool.slug, note) for note in found.notes),
             *(reloaded(app.reload_settings) if secrets and not dry_run else ()),
         ],
-        secretsKept=list(secrets),
-        secretNames=[{"name": name, "as": used, "isNew": used in secrets} for name, used in found.names.items()],
-        needs=needs.shown(),
+        secrets_kept=list(secrets),
+        secret_names=[SecretUse(name, used, used in secrets) for name, used in found.names.items()],
+        needs=msgspec.convert(needs.shown(), ImportNeeds),
     )
     return RestResponse(200, encode(report))
 
@@ -292,26 +300,17 @@ def _import(request: RestRequest, data: bytes, options: "ImportOptions") -> Rest
         raise InvalidError(reasons) if arrival.is_invalid else ConflictError(reasons)
     taken = name_taken(app, plan.bundle.slug) if plan.is_new else None
     remarks = [] if dry_run else store_import(app, arrival)
-    warnings = [one._asdict() for one in (*arrival.notes, *remarks)]
-    warnings += [{"about": plan.bundle.slug, "why": taken}] if taken else []
-    report = import_report(
-        dry_run,
-        bundles=[{"id": plan.bundle.id, "slug": plan.bundle.slug, "what": plan.rows[0].what}],
-        tools=[{"slug": row.slug, "version": row.version, "what": row.what} for row in plan.rows[1:]],
-        skipped=[one._asdict() for one in arrival.skipped],
+    warnings = [Remark(*one) for one in (*arrival.notes, *remarks)]
+    warnings += [Remark(plan.bundle.slug, taken)] if taken else []
+    report = ImportReport(
+        dry_run=dry_run,
+        bundles=[ImportedBundle(plan.bundle.id, plan.bundle.slug, plan.rows[0].what)],
+        tools=[ImportedTool(row.slug, row.version, row.what) for row in plan.rows[1:]],
+        skipped=[Remark(*one) for one in arrival.skipped],
         warnings=warnings,
-        needs=requirements_of(app.runtime, map(shown, arrival.tools)).shown(),
+        needs=msgspec.convert(requirements_of(app.runtime, map(shown, arrival.tools)).shown(), ImportNeeds),
     )
     return RestResponse(200, encode(report))
-
-
-LISTS = ("bundles", "tools", "servers", "skipped", "warnings", "secretsKept", "secretNames")
-
-
-def import_report(dry_run: bool, **found: Any) -> dict[str, Any]:
-    """Build the response to an import; keys without content are empty."""
-    empty: dict[str, Any] = {key: [] for key in LISTS}
-    return {"dryRun": dry_run, **empty, "needs": {"secrets": [], "hosts": [], "missing": []}, **found}
 
 
 def _refuse_place(app: "App", home: Mapping[str, Any] | None, tool: Tool) -> None:
@@ -327,15 +326,6 @@ def _refuse_place(app: "App", home: Mapping[str, Any] | None, tool: Tool) -> Non
         )
     if app.bundles.store.tool(home["id"], tool.slug, tool.version) is not None:
         raise ConflictError(f"{name} already exists and was not changed: choose another version", "exists")
-
-
-def reloaded(reload: Callable[[], None]) -> list[dict[str, str]]:
-    """Reload after a change to the config or its secrets. Returns warnings if the new config can't be used."""
-    try:
-        reload()
-    except ConfigError as error:
-        return [{"about": "config", "why": str(mistake)} for mistake in error.mistakes]
-    return []
 
 
 async def _body(request: RestRequest, kinds: tuple[bytes, ...]) -> bytes:

@@ -131,7 +131,7 @@ def describe_routes(tables: tuple[RouteTable, ...]) -> tuple[list[str], Part, di
         resource.path: {
             "parameters": [
                 _parameter(name, "path", one.description, one.schema, one.example, required=True)
-                for name, one in ((name, table.parameters[name]) for name in names_in(resource.path))
+                for name, one in ((name, table.parameter(name)) for name in names_in(resource.path))
             ],
             **{method.lower(): _operation(route, schema) for method, route in resource.methods.items()},
         }

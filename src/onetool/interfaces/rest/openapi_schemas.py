@@ -129,27 +129,6 @@ SCHEMAS: dict[str, Schema] = {
         }
     ),
     "ToolRename": {**_object({"slug": SLUG_SCHEMA, "version": VERSION_SCHEMA}), "minProperties": 1},
-    "ImportReport": _whole(
-        dryRun=_FLAG,
-        bundles=_list(_whole(id=ID_SCHEMA, slug=SLUG_SCHEMA, what=_WHAT)),
-        tools=_list(_whole(slug=SLUG_SCHEMA, version=VERSION_SCHEMA, what=_WHAT)),
-        servers=_list(_object({"name": _TEXT, "what": _WHAT, "block": {"type": "object"}}, "name", "what")),
-        skipped={**_REMARKS, "description": "Items that could not be imported, and why."},
-        warnings={**_REMARKS, "description": "Items that were imported with changes, or can't be called yet."},
-        secretsKept={**_TEXTS, "description": "Names of secrets that were stored in the secrets file."},
-        secretNames=_list(
-            _whole(**{"name": _TEXT, "as": _TEXT, "isNew": _FLAG}),
-            "Only for a curl command: the proposed names of its secrets, and the names used.",
-        ),
-        needs=_whole(
-            secrets=_list(_whole(name=_TEXT, source=_NULLABLE), "`source` is null: the secret is not set."),
-            hosts=_list(_whole(host=_TEXT, allowed={"type": ["boolean", "null"]}, entry=_NULLABLE)),
-            missing=_list(schema_ref("Need"), "Hosts to allow and secrets to set before the tools can be called."),
-        ),
-    ),
-    "ServerChanges": _whole(
-        dryRun=_FLAG, server=_TEXT, changes=_list(_whole(tool=_TEXT, lines=_TEXTS)), digest=_DIGEST
-    ),
     "TrustReport": _whole(
         dryRun=_FLAG,
         folder=_TEXT,
@@ -188,7 +167,16 @@ _SHOWN: dict[str, Schema] = {
     },
     "lastCalledAt": {**_NULLABLE, "format": "date-time"},
 }
-_ALWAYS_COMPLETE = ("Answer", "Usage", "Executed", "ToolProblem", "ToolCall", "ToolResult")
+_ALWAYS_COMPLETE = (
+    "ImportReport",
+    "ImportNeeds",
+    "Answer",
+    "Usage",
+    "Executed",
+    "ToolProblem",
+    "ToolCall",
+    "ToolResult",
+)
 _IMPL_NAMES = {kind: impl.__name__ for kind, (_, impl) in IMPLS.items()}
 
 

@@ -23,6 +23,7 @@ def route_of(operation: Operation) -> RestRoute:
     async def answer(request: RestRequest) -> RestResponse:
         if operation.changes_access:
             request.scope["admission"].task = None
+        request.context.port = (request.scope.get("server") or (None, None))[1]
         given = [request.context, *request.path]
         if operation.query is not None:
             given.append(request.query)
@@ -32,9 +33,7 @@ def route_of(operation: Operation) -> RestRoute:
         found = await run(*given) if iscoroutinefunction(run) else await asyncio.to_thread(run, *given)
         if operation.gives is None:
             return NO_CONTENT
-        return RestResponse(
-            operation.status[0], encode(request.context.clean(msgspec.to_builtins(found), None)), headers
-        )
+        return RestResponse(operation.status[0], encode(request.context.clean(msgspec.to_builtins(found))), headers)
 
     return RestRoute(**{name: getattr(operation, name) for name in Operation.__struct_fields__}, handler=answer)
 

@@ -150,6 +150,7 @@ def error_from_store(error: BundleError) -> RestError:
         part=None if error.pointer is None else "body",
         pointer=error.pointer,
         headers=headers,
+        hints=getattr(error, "hints", ()),
     )
 
 

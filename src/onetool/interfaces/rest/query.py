@@ -78,7 +78,7 @@ def wrong_part(error: InvalidError, operation: Operation) -> InvalidError | Rest
     name = (error.pointer or "").partition("/")[2]
     if operation.query is not None and name in query_fields(operation.query):
         return bad_parameter(error)
-    if operation.run is not None and name in operation.path_names:
+    if operation.run is not None and name in operation.names:
         return RestError(400, error.code, error.what + ".", part="path", pointer=error.pointer)
     return error
 

@@ -22,7 +22,7 @@ from msgspec import UNSET
 from onetool.app.allow_lists import Offered, allow_lists
 from onetool.app.grants import GrantRefusedError
 from onetool.app.operations import At
-from onetool.config.server_import import ConfigUnchangedError
+from onetool.config.server_import import ConfigTarget, ConfigUnchangedError
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.errors import ConfigError
 from onetool.core.fair_shares import FairShares
@@ -43,7 +43,6 @@ from onetool.http.asgi import (
 from onetool.http.definition import TOOL_HEADER
 from onetool.http.response_stream import DisconnectWatch
 from onetool.interfaces.rest.problem import RestError, database_problem, error_from_store
-from onetool.interfaces.rest.undo import Removals
 from onetool.script.slots import Slots
 from onetool.sources.bundles.errors import BundleError, NotFoundError, OutdatedError
 from onetool.sources.bundles.queries import EVERYTHING, Visibility
@@ -245,7 +244,8 @@ class RestContext(At):
         # By allow-list: the names for code, and what they were built from.
         self.names: dict[tuple[tuple[str, ...] | None, str], tuple[tuple[object, object], bytes]] = {}
         self.names_lock = Lock()
-        self.removals = Removals()
+        self.removals = {}
+        self.port: int | None = None  # that the server listens on; --port may differ from the config
 
     @contextmanager
     def admitted(self, limit: int, refusal: str, retry_s: int) -> Iterator[None]:
@@ -293,9 +293,15 @@ class RestContext(At):
         allowed = self.allowed
         return EVERYTHING if allowed is None or self.may_change else await self.bundles.visibility(allowed)
 
-    def clean(self, text: Any, sent: Any) -> Any:
+    def config_target(self) -> ConfigTarget:
+        target = super().config_target()
+        if self.port is not None:
+            target.own_ports.add(self.port)
+        return target
+
+    def clean(self, value: Any, sent: Any = None) -> Any:
         """Mask secrets in a string, except those that the client sent."""
-        return self.app.runtime.redact(text, sent)
+        return self.app.runtime.redact(value, sent)
 
     def response(self, found: Any) -> "RestResponse":
         """Return a response with status 200 and the data, with secrets masked."""

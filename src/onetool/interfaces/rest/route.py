@@ -91,6 +91,7 @@ def _secret(text: str) -> str:
     return text
 
 
+ANY_NAME = PathParameter({"type": "string", "minLength": 1})
 BUNDLE = "/tools/bundles/{bundleID}"
 TOOL = "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}"
 PATH_PARAMETERS = {
@@ -100,7 +101,6 @@ PATH_PARAMETERS = {
     "server": PathParameter(
         {"type": "string", "minLength": 1}, description="The name of an MCP server in the config.", example="docs"
     ),
-    "handle": PathParameter({"type": "string", "minLength": 1}),
     "host": PathParameter({"type": "string", "minLength": 1}, example="api.example.com"),
     "secret": PathParameter({"type": "string", "pattern": f"^{SECRET_NAME.pattern}$"}, _secret, example="METEO_KEY"),
     "token": PathParameter({"type": "string", "minLength": 1}, description="The name of a token.", example="ci"),

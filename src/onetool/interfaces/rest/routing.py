@@ -20,14 +20,11 @@ from onetool.interfaces.rest import (
     insight,
     invoke,
     run,
-    server_edit,
-    server_import,
-    servers,
 )
 from onetool.interfaces.rest.operations import operation_routes
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import percent_decoded
-from onetool.interfaces.rest.route import PATH_PARAMETERS, PathParameter, RestRoute
+from onetool.interfaces.rest.route import ANY_NAME, PATH_PARAMETERS, PathParameter, RestRoute
 from onetool.services.audit import AuditKind
 from onetool.sources.bundles.errors import InvalidError
 
@@ -92,6 +89,10 @@ class RouteTable:
         self._tried = sorted(self.resources, key=lambda one: [part.startswith("{") for part in one.segments])
         self._cached_match = lru_cache(1024)(self._match)
 
+    def parameter(self, name: str) -> PathParameter:
+        """Return the parameter of paths with this name."""
+        return self.parameters.get(name, ANY_NAME)
+
     def match(self, raw: bytes, method: str) -> RouteMatch:
         """Find the route of a raw path. Raises RestError (404, 405)."""
         return self._cached_match(raw, method) if len(raw) <= MAX_CACHED_PATH else self._match(raw, method)
@@ -123,7 +124,7 @@ class RouteTable:
         values: list[str] = []
         for name, value in found["path_params"].items():
             try:
-                values.append(self.parameters[name].check(unquote(value)))
+                values.append(self.parameter(name).check(unquote(value)))
             except InvalidError as error:
                 raise RestError(400, "bad_path", str(error), part="path", pointer=f"/{name}") from None
         return RouteMatch(resource, tuple(values), route)
@@ -135,7 +136,7 @@ def routes_of(*modules: ModuleType) -> list[RestRoute]:
 
 API_ROUTES = RouteTable(
     [
-        *routes_of(handlers, invoke, editing, imports, servers, server_edit, server_import, checks, run, insight),
+        *routes_of(handlers, invoke, editing, imports, checks, run, insight),
         *operation_routes(),
     ]
 )

@@ -1,33 +1,23 @@
-"""`onetool servers`: shows, tests and logs in to the configured MCP servers.
+"""`onetool servers`: tests the configured MCP servers. Most other commands are operations.
 
-edit   import, add, rename, remove, enable and disable: servers in the config file (`onetool.config.server_import`)
+edit   import and add: servers in the config file (`onetool.config.server_import`)
 """
 
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
-from onetool.interfaces.cli.options import config_option, data_options, noted, open_app
+from onetool.app.operations.servers import no_servers, problem_lines
+from onetool.interfaces.cli.operations import add_to
+from onetool.interfaces.cli.options import data_options, open_app
 from onetool.interfaces.cli.output import counted, echo, print_json, print_note, print_table, printable, wants_json
-from onetool.interfaces.cli.servers.edit import (
-    add,
-    complete_server,
-    disable,
-    enable,
-    import_servers,
-    remove,
-    rename,
-    server_argument,
-    unknown_server,
-)
+from onetool.interfaces.cli.servers.edit import add, complete_server, import_servers, unknown_server
 
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.sources.mcp_servers.servers import Servers, ServerStatus
 
-NO_SERVERS = "No servers are configured. Add one: onetool servers import, or onetool servers add NAME -- COMMAND"
 LOG_LINES = 10  # lines of a server that failed
 PROGRESS_SECONDS = 3.0  # between two lines about a server that is slow to start
 COLOURS = {"connected": "green", "disconnected": "red", "connecting": "yellow"}
@@ -38,30 +28,9 @@ def servers() -> None:
     """Manage MCP servers whose tools you use."""
 
 
-for command in (import_servers, add, rename, remove, enable, disable):
+for command in (import_servers, add):
     servers.add_command(command)
-
-
-@servers.command("list")
-@click.option("--no-connect", is_flag=True, help="Do not connect: show the state of the last connection.")
-@data_options
-def list_servers(ctx: click.Context, no_connect: bool, as_json: bool) -> None:
-    """List the servers with their state and tools. Also shows which tools have changed."""
-    app = open_app(ctx, imports=False)
-    if app.servers is None:
-        _print_none(app, as_json)
-        return
-    if not no_connect:
-        _run(app.servers.wait_connected())
-    statuses = app.servers.statuses()
-    if wants_json(as_json):
-        print_json([msgspec.to_builtins(status) for status in statuses])
-        return
-    rows = [
-        (one.name, "refused" if one.refused else one.state, one.transport, one.tools, one.version, _problem_lines(one))
-        for one in statuses
-    ]
-    print_table(counted(len(rows), "server"), ("server", "state", "transport", "tools", "version", "problem"), rows)
+add_to(servers, "server_config")
 
 
 @servers.command()
@@ -72,7 +41,7 @@ def test(ctx: click.Context, name: str | None, as_json: bool) -> None:
     app = open_app(ctx, imports=False)
     if app.servers is None:
         if name is not None:
-            raise click.ClickException(f"There is no server {printable(name)}. {_no_servers(app)}")
+            raise click.ClickException(f"There is no server {printable(name)}. {no_servers(app)}")
         _print_none(app, as_json)
         return
     found = _tested(app, app.servers, name)
@@ -95,98 +64,7 @@ def test(ctx: click.Context, name: str | None, as_json: bool) -> None:
     ctx.exit(0 if all(one["ok"] for one in wanted) else 1)
 
 
-@servers.command()
-@server_argument
-@click.option("--lines", type=click.IntRange(min=1), default=50, show_default=True, help="The number of last lines.")
-@data_options
-def logs(ctx: click.Context, name: str, lines: int, as_json: bool) -> None:
-    """Show the log of a server. The log has its standard error, and when it was started and lost."""
-    found = _named(open_app(ctx, imports=False), name).log_lines(name, lines)
-    if wants_json(as_json):
-        print_json(found)
-        return
-    for line in found:
-        echo(printable(line))
-    if not found:
-        echo(f"{name} has no log yet. Start it: onetool servers test {name}")
-
-
-@servers.command()
-@server_argument
-@data_options
-def changes(ctx: click.Context, name: str, as_json: bool) -> None:
-    """Show changes to tools since their approval."""
-    known = _connected_now(ctx, name)
-    differences = known.differences(name)
-    if wants_json(as_json):
-        print_json([{"tool": tool, "lines": lines} for tool, lines in differences.items()])
-        return
-    _print_differences(differences)
-    if differences:
-        echo(f"To approve the current tools: onetool servers approve {name}")
-    else:
-        echo(f"{name} has not changed.")
-
-
-@servers.command()
-@server_argument
-@data_options
-@noted()
-def approve(ctx: click.Context, name: str, as_json: bool) -> None:
-    """Approve the current tools of a server. Needed after one of them has changed."""
-    known = _connected_now(ctx, name)
-    differences = known.differences(name)
-    changes = known.approve(name)
-    if wants_json(as_json):
-        print_json(changes)
-        return
-    _print_differences(differences)
-    tools = counted(_status(known, name).tools, "tool")
-    echo(f"Approved {name} with {tools}." if changes else f"{name} has not changed: {tools}.")
-
-
-@servers.command()
-@server_argument
-@config_option
-@noted()
-def login(ctx: click.Context, name: str) -> None:
-    """Log in to a server in the browser. The login is kept."""
-    known = _named(open_app(ctx, imports=False), name)
-    scopes = _run(known.login(name, say=lambda text: click.echo(text, err=True)))
-    rights = f", with {scopes}" if scopes else ""
-    print_note(f"Logged in to {name}{rights}. Next: onetool servers test {name}")
-
-
-@servers.command()
-@server_argument
-@config_option
-@noted()
-def logout(ctx: click.Context, name: str) -> None:
-    """Forget the login to a server."""
-    if not _named(open_app(ctx, imports=False), name).logout(name):
-        raise click.ClickException(f"There is no login to {name}.")
-    click.echo(f"Deleted the login to {name}.", err=True)
-
-
 # Helpers
-
-
-def _connected_now(ctx: click.Context, name: str) -> "Servers":
-    """Connect a server, and return the servers with its current tools."""
-    known = _named(open_app(ctx, imports=False), name)
-    _run(known.wait_connected([name]))
-    status = _status(known, name)
-    if status.state not in ("connected", "disabled") and not status.changed:
-        raise click.ClickException(f"{name} can't be reached, so its changes can't be shown: {status.error}")
-    return known
-
-
-def _print_differences(differences: dict[str, list[str]]) -> None:
-    for tool, lines in differences.items():
-        echo(click.style(printable(tool), bold=True))
-        for line in lines:
-            colour = {"-": "red", "+": "green"}.get(line[:1])
-            echo(click.style(f"  {printable(line)}", fg=colour))
 
 
 def _run(work: Any) -> Any:
@@ -252,33 +130,15 @@ def _result(app: "App", known: "Servers", name: str, seconds: float) -> dict[str
         "transport": status.transport,
         "target": status.target,
         "version": status.version,
-        "error": _problem_lines(status) or None,
+        "error": problem_lines(status) or None,
         "tools": [{"name": spec.name, "description": spec.description.strip().partition("\n")[0]} for spec in specs],
         "log": [] if is_up else known.log_lines(name, LOG_LINES),
     }
 
 
-def _problem_lines(status: "ServerStatus") -> str:
-    lines = [status.error] if status.error else []
-    if status.state == "disabled":
-        lines.append("it is switched off in the config")
-    if status.changed:
-        lines.append(f"changed: {', '.join(status.changed)}")
-        lines.append(f"look at them, then: onetool servers approve {status.name}")
-    if status.warning:
-        lines.append(status.warning)
-    return "\n".join(lines)
-
-
-def _no_servers(app: "App") -> str:
-    if app.untrusted is not None:
-        return f"This folder's servers are not in use: run {app.untrusted.command}"
-    return NO_SERVERS
-
-
 def _print_none(app: "App", as_json: bool) -> None:
     if wants_json(as_json):
         print_json([])
-        click.echo(_no_servers(app), err=True)
+        click.echo(no_servers(app), err=True)
     else:
-        echo(_no_servers(app))
+        echo(no_servers(app))

@@ -1,4 +1,4 @@
-"""`onetool servers import`, `add`, `rename` and `remove`: change the servers in the config file; no server is started.
+"""`onetool servers import` and `add`: add servers to the config file; no server is started.
 
 No message contains a value that may be a secret, except with --project, which shows the project's servers in full.
 """
@@ -19,7 +19,7 @@ from onetool.config.client_files import JsoncError
 from onetool.config.file_checks import is_inside
 from onetool.config.find import place_of, user_home
 from onetool.core.text import or_rather, shown_line, visible
-from onetool.interfaces.cli.options import completion, config_option, data_options, open_app
+from onetool.interfaces.cli.options import completion, data_options
 from onetool.interfaces.cli.output import (
     confirm,
     counted,
@@ -47,9 +47,6 @@ def complete_client(_config: str | None) -> Iterable[str]:
 @completion
 def complete_server(config: str | None) -> Iterable[str]:
     return load_config(find(config)).servers
-
-
-server_argument = click.argument("name", shell_complete=complete_server)
 
 
 @click.command("import")
@@ -162,87 +159,6 @@ def add(
         print_draft(plan, as_json)
     else:
         write_plan(target, plan, as_json)
-
-
-@click.command()
-@server_argument
-@config_option
-def remove(ctx: click.Context, name: str) -> None:
-    """Remove a server from the config. Its secrets stay."""
-    from onetool.config.edit import drop_server
-
-    target = _config_of(ctx, name, "Remove it")
-    target.write(partial(drop_server, name=name))
-    click.echo(f"Removed {name} from {shown_path(target.file)}.")
-
-
-@click.command()
-@click.argument("name", metavar="OLD", shell_complete=complete_server)
-@click.argument("new", metavar="NEW")
-@config_option
-def rename(ctx: click.Context, name: str, new: str) -> None:
-    """Rename a server in the config. Its approvals and its login are kept.
-
-    Its tools use the new name, unless its block has a `prefix`.
-    """
-    from onetool.config.server_import import ConfigTarget
-    from onetool.config.server_import.translate import SkipServer
-
-    target = ConfigTarget(ctx.find_root().obj)
-    servers = open_app(ctx, imports=False).servers
-    if name not in target.servers or servers is None:
-        raise unknown_server(name, target.servers)
-    if new == name:
-        echo(printable(f"{name} already has this name."))
-        return
-    try:
-        target.rename(servers, name, new)
-    except SkipServer as why:
-        raise click.ClickException(f"Invalid name {new!r}: {why}.") from None
-    echo(printable(f"Renamed {name} to {new} in {shown_path(target.file)}."))
-    tell_running_servers(target.file, is_code=target.config.servers[name].command is not None)
-
-
-@click.command()
-@server_argument
-@config_option
-def enable(ctx: click.Context, name: str) -> None:
-    """Enable a server in the config."""
-    _switch(ctx, name, on=True)
-
-
-@click.command()
-@server_argument
-@config_option
-def disable(ctx: click.Context, name: str) -> None:
-    """Disable a server in the config. Its block stays."""
-    _switch(ctx, name, on=False)
-
-
-def _switch(ctx: click.Context, name: str, on: bool) -> None:
-    from onetool.config.edit import switch_server
-
-    word = "on" if on else "off"
-    target = _config_of(ctx, name, f"Switch it {word}")
-    server = target.config.servers.get(name)
-    if server is not None and server.enabled is on:
-        click.echo(f"{name} is switched {word} already.")
-        return
-    target.write(partial(switch_server, name=name, on=on))
-    click.echo(f"Switched {name} {word} in {shown_path(target.file)}.")
-    tell_running_servers(target.file, is_code=on and server is not None and server.command is not None)
-
-
-def _config_of(ctx: click.Context, name: str, advice: str) -> "ConfigTarget":
-    """Return the config. Raises ClickException if it doesn't define this server, or includes the definition."""
-    from onetool.config.server_import import ConfigTarget
-
-    target = ConfigTarget(ctx.find_root().obj)
-    if name not in target.servers:
-        raise unknown_server(name, target.servers)
-    if elsewhere := target.elsewhere(name):
-        raise click.ClickException(f"{name} is defined in the included file {elsewhere}. {advice} there.")
-    return target
 
 
 def unknown_server(name: str, known: Any) -> click.ClickException:

@@ -1,17 +1,27 @@
-"""The handlers that add servers to the config: from other clients' files, from pasted text, or from a form."""
+"""Add servers to the config: from other clients' files, from pasted text, or from a form."""
 
 import logging
 import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from onetool.app.grants import load_written, target_of
+from onetool.app.import_report import ImportedServer, ImportReport, Remark, reloaded
+from onetool.app.operations import At, operation
 from onetool.app.operations.fields import DryRun
+from onetool.app.server_changes import (
+    ServerDraft,
+    ServerDrafts,
+    changed_error,
+    check_digest,
+    draft_of,
+    file_digests,
+    sealed_digest,
+)
 from onetool.config.client_files import JsoncError
 from onetool.config.edit import put_servers
 from onetool.config.find import user_home
@@ -19,21 +29,13 @@ from onetool.config.known_clients import CLIENT_FILES, existing_files
 from onetool.config.server_import import ConfigTarget, Planner, ServerImportPlan, placeholders
 from onetool.config.server_import.translate import ClientServers, read_data, read_pasted, read_servers, servers_in
 from onetool.core.text import shown_line
-from onetool.http.asgi import encode
-from onetool.interfaces.rest.imports import import_report, reloaded
-from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse
-from onetool.interfaces.rest.route import RestRoute
-from onetool.interfaces.rest.server_edit import (
-    ServerDraft,
-    ServerDrafts,
-    check_digest,
-    draft_of,
-    file_digests,
-)
-from onetool.interfaces.rest.servers import changed_error, sealed_digest
 from onetool.sources.bundles.errors import InvalidError, invalid_at
 
+if TYPE_CHECKING:
+    from onetool.app import App
+
 log = logging.getLogger("onetool.serve")
+ADD: dict[str, Any] = {"role": "admin", "errors": (409,)}
 
 
 class FoundServer(ServerDraft, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -76,58 +78,43 @@ class NewServers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     digest: Annotated[str | None, Meta(description="The digest of the dry run.")] = None
 
 
-class ImportQuery(DryRun, frozen=True):
-    """The options of an import of servers."""
-
-    replace: Annotated[bool, Meta(description="Replace servers of the same name instead of keeping them.")] = False
-
-
 # Servers of other clients
 
 
-@RestRoute("GET", "/servers/found", "Servers", role="admin", gives=FoundClients, errors=(409,))
-def find_servers(request: RestRequest) -> RestResponse:
+@operation("GET", "/servers/found", "Servers", **ADD)
+def find_servers(at: At) -> FoundClients:
     """Find the MCP servers of other clients.
 
     Reads the user's own files of Claude, Cursor, VS Code and others on the server's machine, but no files of projects.
     Starts nothing.
     """
-    target = _target(request)
+    target = at.config_target()
     clients: list[FoundClient] = []
     for client, title, file, found in _client_files():
         if isinstance(found, str):
             clients.append(FoundClient(client=client, title=title, file=str(file), error=found))
         elif found.servers:
-            servers = tuple(_server_row(request.context, target, found, name)[0] for name in found.servers)
+            servers = tuple(_server_row(at.app, target, found, name)[0] for name in found.servers)
             clients.append(FoundClient(client=client, title=title, file=str(file), servers=servers))
-    return request.context.response(FoundClients(clients))
+    return FoundClients(clients)
 
 
-@RestRoute(
-    "POST",
-    "/servers/import",
-    "Servers",
-    role="admin",
-    takes=TickedServers,
-    example={"ids": ["5f2b1c0e9d8a7f6e5d4c3b2a19080706"]},
-    gives="ImportReport",
-    errors=(409,),
-)
-def import_found_servers(request: RestRequest, ticked: TickedServers) -> RestResponse:
+@operation("POST", "/servers/import", "Servers", **ADD, example={"ids": ["5f2b1c0e9d8a7f6e5d4c3b2a19080706"]})
+def import_found_servers(at: At, ticked: TickedServers) -> ImportReport:
     """Import servers of other clients.
 
     The servers are those listed by `GET /servers/found`; servers that have changed since are refused with 409. Secrets
     go into the secrets file. No tool can call this.
     """
-    target = _target(request)
+    target = at.config_target()
     known: dict[str, ClientServers] = {}
     for *_, found in _client_files():
         if not isinstance(found, str):
-            shown = (_server_row(request.context, target, found, name) for name in found.servers)
+            shown = (_server_row(at.app, target, found, name) for name in found.servers)
             known |= {server.id: one for server, one in shown}
     if not known.keys() >= {*ticked.ids}:
         raise changed_error("A file with one of these servers", "Get /servers/found again.")
-    return _write(request, target, _plan(target, *(known[id] for id in dict.fromkeys(ticked.ids))))
+    return _write(at, target, _plan(target, *(known[id] for id in dict.fromkeys(ticked.ids))))
 
 
 def _client_files() -> Iterator[tuple[str, str, Path, ClientServers | str]]:
@@ -143,22 +130,15 @@ def _client_files() -> Iterator[tuple[str, str, Path, ClientServers | str]]:
 
 
 def _server_row(
-    context: RestContext, target: ConfigTarget, found: ClientServers, name: str
+    app: "App", target: ConfigTarget, found: ClientServers, name: str
 ) -> "tuple[FoundServer, ClientServers]":
     """Return one server from a file, for display and for import. Its id does not depend on other servers."""
     one = msgspec.structs.replace(found, servers={name: found.servers[name]})
     plan = _plan(target, one)
     draft = _drafts(target, one, plan)[0]
     shown = [str(found.file), name, plan.servers.get(name), plan.skipped.get(name)]
-    id = sealed_digest(context, shown, plan.secrets)
+    id = sealed_digest(app, shown, plan.secrets)
     return FoundServer(id=id, **msgspec.structs.asdict(draft)), one
-
-
-def _target(request: RestRequest) -> ConfigTarget:
-    target = target_of(request.context.app)
-    if isinstance(port := (request.scope.get("server") or (None, None))[1], int):
-        target.own_ports.add(port)  # --port may differ from the config
-    return target
 
 
 def _plan(
@@ -189,37 +169,26 @@ def _drafts(target: ConfigTarget, found: ClientServers, plan: ServerImportPlan) 
 # Servers from pasted text or a form
 
 
-@RestRoute(
-    "POST",
-    "/servers",
-    "Servers",
-    role="admin",
-    query=DryRun,
-    takes=NewServers,
-    example={"text": "uvx mcp-server-time", "name": "time"},
-    gives=ServerDrafts,
-    errors=(409,),
-)
-def add_servers(request: RestRequest, asked: NewServers) -> RestResponse:
+@operation("POST", "/servers", "Servers", **ADD, example={"text": "uvx mcp-server-time", "name": "time"})
+def add_servers(at: At, query: DryRun, asked: NewServers) -> ServerDrafts:
     """Add servers to the config.
 
     Send the request first with `dryRun=true`, which shows what would be started, then with the `digest` of that
     response. Values that look like secrets, and those in `keep`, go into the secrets file. No tool can call this.
     """
-    target, dry_run = target_of(request.context.app), request.query.dry_run
+    target = at.config_target()
     found = _requested_servers(asked, target.file.absolute().parent)
     plan = _plan(target, found, keep=asked.keep)
     drafts = _drafts(target, found, plan)
     files = file_digests(target, plan.servers.values())
-    digest = sealed_digest(request.context, [str(target.file), plan.servers, files], plan.secrets)
-    if not dry_run:
+    digest = sealed_digest(at.app, [str(target.file), plan.servers, files], plan.secrets)
+    if not query.dry_run:
         check_digest(asked.digest, digest)
         if not plan.servers:
             raise InvalidError("; ".join(f"{one.name}: {one.why}" for one in drafts), "")
-        target.write(partial(put_servers, servers=plan.servers), plan.secrets)
-        log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))
-        load_written(request.context.app, target.file)
-    return request.context.response(ServerDrafts(dry_run=dry_run, servers=drafts, digest=digest))
+        _store(target, plan)
+        at.load(target.file, is_code=True)
+    return ServerDrafts(dry_run=query.dry_run, servers=drafts, digest=digest)
 
 
 def _requested_servers(asked: NewServers, folder: Path) -> ClientServers:
@@ -248,50 +217,56 @@ def _requested_servers(asked: NewServers, folder: Path) -> ClientServers:
     return msgspec.structs.replace(found, servers={asked.name: next(iter(found.servers.values()))})
 
 
-@RestRoute(
+class ServerImportQuery(DryRun, frozen=True):
+    """The options of an import of servers."""
+
+    replace: Annotated[bool, Meta(description="Replace servers of the same name instead of keeping them.")] = False
+
+
+@operation(
     "POST",
     "/tools/imports/servers",
     "Servers",
-    role="admin",
-    query=ImportQuery,
-    takes=dict,
+    **ADD,
     example={"mcpServers": {"docs": {"url": "http://127.0.0.1:9000/mcp"}}},
-    gives="ImportReport",
-    errors=(409,),
 )
-def import_servers(request: RestRequest, blocks: Any) -> RestResponse:
+def import_servers(at: At, query: ServerImportQuery, blocks: dict[str, Any]) -> ImportReport:
     """Add MCP servers to the config.
 
     The body has blocks by name, as in other clients' configs. Adds all servers or none. Secrets go into the secrets
     file. No tool can call this.
     """
-    target = target_of(request.context.app)
+    target = at.config_target()
     try:
         found = servers_in(blocks, Path("the request"), target.file.absolute().parent)
     except JsoncError as why:
         raise InvalidError(str(why), "") from None
-    plan = _plan(target, found, replace=request.query.replace)
+    plan = _plan(target, found, replace=query.replace)
     if plan.skipped and not plan.servers:
         raise InvalidError("; ".join(f"{name}: {why}" for name, why in plan.skipped.items()), "")
     if not plan.servers and not plan.kept:
         raise InvalidError('the body has no servers: send {"mcpServers": {"name": {…}}}', "")
-    return _write(request, target, plan, request.query.dry_run)
+    return _write(at, target, plan, query.dry_run)
 
 
-def _write(request: RestRequest, target: ConfigTarget, plan: ServerImportPlan, dry_run: bool = False) -> RestResponse:
+def _write(at: At, target: ConfigTarget, plan: ServerImportPlan, dry_run: bool = False) -> ImportReport:
     """Write the servers of a plan to the config, and load them."""
+    warnings = [Remark("servers", note) for note in plan.notes]
     if plan.servers and not dry_run:
-        target.write(partial(put_servers, servers=plan.servers), plan.secrets)
-        log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))
-    warnings = [{"about": "servers", "why": note} for note in plan.notes]
-    warnings += [] if dry_run or not plan.servers else reloaded(request.context.app.reload)
-    rows = [{"name": name, "what": "new", "block": block} for name, block in plan.servers.items()]
-    rows += [{"name": name, "what": "kept"} for name in plan.kept]
-    report = import_report(
-        dry_run,
-        servers=rows,
-        skipped=[{"about": name, "why": why} for name, why in plan.skipped.items()],
+        _store(target, plan)
+        warnings += reloaded(at.app.reload)
+    return ImportReport(
+        dry_run=dry_run,
+        servers=[
+            *(ImportedServer(name, "new", block) for name, block in plan.servers.items()),
+            *(ImportedServer(name, "kept") for name in plan.kept),
+        ],
+        skipped=[Remark(name, why) for name, why in plan.skipped.items()],
         warnings=warnings,
-        secretsKept=list(plan.secrets),
+        secrets_kept=list(plan.secrets),
     )
-    return RestResponse(200, encode(report))
+
+
+def _store(target: ConfigTarget, plan: ServerImportPlan) -> None:
+    target.write(partial(put_servers, servers=plan.servers), plan.secrets)
+    log.info("Added to %s: the servers %s", target.file, ", ".join(plan.servers))
