@@ -153,9 +153,9 @@ def edit_server(at: At, server: str, query: DryRun, asked: ServerEdit) -> Server
     what would be started has changed since.
     """
     from onetool.config.edit import put_servers, server_block
+    from onetool.config.read import ConfigFileError
     from onetool.config.server_import import is_onetool, placeholders
     from onetool.config.server_import.hide_secrets import without_secrets
-    from onetool.config.read import ConfigFileError
 
     converted(asked.definition, ServerBlock, "/definition")
     found_server(at, server)
