@@ -19,7 +19,9 @@ from onetool.database.connection import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from onetool.ask.sessions import SessionStore
     from onetool.config import Config
+    from onetool.config.find import Found
     from onetool.database import Database
     from onetool.database.shared_rates import SharedWindows
     from onetool.database.sqlite import SqliteDatabase
@@ -190,3 +192,27 @@ def _make_tables(database: "Database") -> None:
 def _mistake(config: "Config", message: str, hint: str) -> ConfigError:
     file = str(config.path) if config.path else None
     return ConfigError([Mistake(message=message, file=file, key="database", hint=hint)])
+
+
+DATABASE_WORDS = (b"database", b"include")  # a config without these has no database
+
+
+def open_sessions(found: "Found") -> "tuple[SessionStore, Callable[[], None]]":
+    """Open the conversations for a command, and return how to close them. Reads the config only if it may name a
+    database: otherwise, only the place of the state is needed. Raises ConfigError.
+    """
+    from onetool.ask.sessions import SessionStore
+    from onetool.config import load_config
+    from onetool.config.find import state_home
+    from onetool.core.principal import lasting_owners
+    from onetool.database.sqlite import SqliteDatabase
+
+    has_database = found.config is not None
+    with suppress(OSError):  # `load_config` reports why
+        text = found.config.read_bytes() if found.config else b""
+        has_database = any(word in text for word in DATABASE_WORDS)
+    if has_database:
+        database = AppDatabase(load_config(found)).state()
+    else:
+        database = SqliteDatabase(state_home(found.config, os.environ) / STATE_FILE, makes_folder=True)
+    return SessionStore(database, owners=lasting_owners()), database.close

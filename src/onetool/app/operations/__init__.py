@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from onetool.app import App
+    from onetool.ask.sessions import SessionStore
     from onetool.config import Config
     from onetool.config.server_import import ConfigTarget
     from onetool.services.access_tokens import TokenStore
@@ -78,6 +79,11 @@ class At:
         """The tools that the caller may call; None means all."""
         return None
 
+    @property
+    def sessions(self) -> "SessionStore":
+        """The conversations with models."""
+        return self.app.sessions
+
     @contextmanager
     def tokens(self) -> "Iterator[TokenStore]":
         """Open the stored tokens."""
@@ -102,6 +108,9 @@ class At:
 
     def note(self, text: str) -> None:
         """Print a remark about the result."""
+
+    def confirm(self, question: str, yes: bool, to_do: str, done: str) -> None:
+        """Ask a user at a terminal, unless `yes`. Raises an error if the answer is no."""
 
     def warn_unmatched(self, field: str, names: "Iterable[str]") -> None:
         """Warn about names and patterns in this field that match no tool."""

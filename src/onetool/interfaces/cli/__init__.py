@@ -40,7 +40,6 @@ class LazyGroup(click.Group):
         "page": (".page:page", "Print a link that opens the page of a running server."),
         "ask": (".ask:ask", "Ask a model that can use your tools."),
         "chat": (".ask:chat", "Chat with a model that can use your tools."),
-        "sessions": (".sessions:sessions", "List, show, export and delete conversations."),
         "tools": (".tools:tools", "List, inspect, call, search and export tools."),
         "bundles": (".bundles:bundles", "Manage stored tools: HTTP requests and scripts."),
         "packs": (".packs:packs", "Write and check packs: Python files whose functions are tools."),

@@ -35,12 +35,14 @@ from onetool.interfaces.cli.options import (
     warn_unmatched,
 )
 from onetool.interfaces.cli.output import (
+    confirm,
     counted,
     echo,
     print_json,
     print_note,
     print_table,
     printable,
+    stdout,
     tell_running_servers,
     wants_json,
 )
@@ -49,6 +51,7 @@ from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.ask.sessions import SessionStore
     from onetool.config.server_import import ConfigTarget
     from onetool.services.access_tokens import TokenStore
     from onetool.services.secrets import Secrets
@@ -90,6 +93,14 @@ class CommandAt(At):
         with open_token_store(self.config) as store:
             yield store
 
+    @property
+    def sessions(self) -> "SessionStore":
+        from onetool.app.database import open_sessions
+
+        store, close = open_sessions(find_here(self._ctx))
+        self._ctx.find_root().call_on_close(close)
+        return store
+
     def config_target(self) -> "ConfigTarget":
         from onetool.config.server_import import ConfigTarget
 
@@ -104,7 +115,10 @@ class CommandAt(At):
     def say(self, text: str) -> None:
         self.has_said = True
         if not self.as_json:
-            echo(printable(text))
+            echo(printable(text) if stdout().isatty() else text)
+
+    def confirm(self, question: str, yes: bool, to_do: str, done: str) -> None:
+        confirm(question, yes, to_do, done)
 
     def note(self, text: str) -> None:
         self.has_said = True
@@ -148,13 +162,18 @@ def command_of(operation: Operation) -> click.Command:
     """Return the command of an operation."""
     command = operation.command
     assert command is not None  # noqa: S101 - for the type checker
-    names: list[tuple[str, Complete | None]] = [(name, _completion(name)) for name in operation.names]
+    names: list[tuple[str, Complete | None]] = [(name, completion_of(name)) for name in operation.names]
     options: list[click.Parameter] = []
     for field in (*_fields(operation.query), *_fields(operation.takes)):
-        if _extra(field.type).get("argument"):
-            names.append((field.encode_name, None))
-        else:
+        extra = _extra(field.type)
+        if not extra.get("argument"):
             options.append(_option(field))
+        elif isinstance(_plain(field.type), inspect.VarTupleType):
+            complete = completion_of(extra["completes"])
+            several = click.Argument([field.encode_name], nargs=-1, metavar=extra["metavar"], shell_complete=complete)
+            options.append(several)
+        else:
+            names.append((field.encode_name, None))
     arguments = [click.Argument([name], shell_complete=complete) for name, complete in names]
     if command.many:
         last = arguments[-1]
@@ -206,12 +225,15 @@ def _option(field: inspect.Field) -> click.Option:
         facts = {"multiple": True, "callback": split_names if extra.get("split") else None}
     elif isinstance(kind, inspect.IntType):
         facts["type"] = int
-    facts["metavar"] = None if "type" in facts or "is_flag" in facts else extra.get("metavar", name.upper())
+    facts["metavar"] = extra.get("metavar", None if "type" in facts or "is_flag" in facts else name.upper())
     complete = COMPLETIONS.get(extra.get("complete", ""))
-    return click.Option([f"--{name}", field.encode_name], help=extra["description"], shell_complete=complete, **facts)
+    short = [extra["short"]] if "short" in extra else []
+    return click.Option(
+        [*short, f"--{name}", field.encode_name], help=extra["description"], shell_complete=complete, **facts
+    )
 
 
-def _completion(name: str) -> Complete:
+def completion_of(name: str) -> Complete:
     """Complete a name in a path with the list that has it."""
 
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -220,7 +242,7 @@ def _completion(name: str) -> Complete:
             return []
         try:
             ctx.find_root().obj = ctx.find_root().params.get("config")
-            found = msgspec.to_builtins(listing.run(CommandAt(ctx, as_json=True)))
+            found = msgspec.to_builtins(listing.run(CommandAt(ctx, as_json=True), *_options_of(listing)))
             rows = next(rows for rows in found.values() if isinstance(rows, list))
         except OneToolError:
             return []
@@ -228,6 +250,11 @@ def _completion(name: str) -> Complete:
         return [name for name in names if name.startswith(incomplete)]
 
     return complete
+
+
+def _options_of(operation: Operation) -> list[Any]:
+    """Return the query without any options."""
+    return [] if operation.query is None else [operation.query()]
 
 
 # Running one
@@ -279,10 +306,16 @@ def _as_usage_error(operation: Operation) -> Iterator[None]:
     try:
         yield
     except InvalidError as error:
-        name = (error.pointer or "").partition("/")[2]
+        if error.pointer is None:
+            raise click.UsageError(f"{error}.") from None
+        name = error.pointer.partition("/")[2]
         arguments = [*operation.names, *(one for one in ("name",) if one == name)]
         hint = None if not name else name.upper() if name in arguments else f"--{name}"
         raise click.BadParameter(f"{error.what}.", param_hint=hint) from None
+    except OneToolError as error:
+        if not (hints := getattr(error, "hints", ())):
+            raise
+        raise click.ClickException("\n  ".join([str(error), *hints])) from None
 
 
 def _show(operation: Operation, at: CommandAt, found: Any) -> None:

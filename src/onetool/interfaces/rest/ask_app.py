@@ -29,6 +29,7 @@ from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.ask_approvals import AskContext, OpenQuestion, OpenQuestions
 from onetool.interfaces.rest.ask_body import AskFailedError, AskProblem, AskQuestion, ask_problem_body, read_question
 from onetool.interfaces.rest.invoke import BEGIN_AFTER, sse_event, wants_events
+from onetool.interfaces.rest.operations import operation_routes
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
 from onetool.interfaces.rest.route import EVENT_STREAM, PathParameter, RestRoute
@@ -252,7 +253,13 @@ async def list_provider_models(request: RestRequest) -> RestResponse:
 
 _ID = {"type": "string", "minLength": 1, "maxLength": 200}
 ASK_ROUTES = RouteTable(
-    (ask, list_models, list_provider_models, *routes_of(ask_sessions, ask_approvals)),
+    (
+        ask,
+        list_models,
+        list_provider_models,
+        *operation_routes(below_ask=True),
+        *routes_of(ask_sessions, ask_approvals),
+    ),
     {
         "session": PathParameter(
             {"type": "string", "pattern": f"^{SESSION_ID.pattern}$"},

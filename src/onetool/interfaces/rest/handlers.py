@@ -1,13 +1,8 @@
-"""The handlers of bundles and tools, except invoke; and page tokens of their lists.
-
-The bundle store blocks, so all handlers run in threads. A page token has the position where a list continues, in JSON,
-with an HMAC-SHA256 over the route, the query (without `pageToken` and the page size) and the position. So a token can't
-be forged, and is valid only for the same query.
-"""
+"""The handlers of bundles and tools, except invoke. The bundle store blocks, so all handlers run in threads."""
 
 import asyncio
 from collections.abc import Callable, Collection
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -25,10 +20,9 @@ from onetool.app.operations.fields import (
     Query,
     Search,
 )
-from onetool.core.signed import sign, verify
+from onetool.app.operations.paging import page_token, read_page_token
 from onetool.core.work import run_in_thread
 from onetool.http.asgi import encode
-from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import BUNDLE_FIELDS, TOOL_FIELDS, check_fields, fields_of, picked
 from onetool.interfaces.rest.request import (
     ANY,
@@ -49,10 +43,6 @@ from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolConte
 from onetool.sources.bundles.names import check_id
 from onetool.sources.bundles.queries import ListQuery, Rank
 
-T = TypeVar("T")
-MAX_TOKEN = 4096
-_UNBOUND = ("page_token", "page_size", "recommended_page_size")
-
 ReadMore = Callable[[Any, int], tuple[list[dict[str, Any]], Any]]
 """Reads items from a position: (position, count) -> (items, next position)."""
 
@@ -71,44 +61,13 @@ async def list_page(
     check_fields(fields, known)
 
     def build() -> RestResponse:
-        things, end = more(read_page_token(request, position_type), size)
+        things, end = more(read_page_token(request.context, request.query, position_type), size)
         rows = picked([request.context.clean_examples(thing) for thing in things], fields)
-        return list_response(request.headers, encode({name: rows, "nextPageToken": page_token(request, end)}))
+        return list_response(
+            request.headers, encode({name: rows, "nextPageToken": page_token(request.context.app, request.query, end)})
+        )
 
     return await asyncio.to_thread(build)
-
-
-def page_token(request: RestRequest, position: Any) -> str | None:
-    """Return the token for the page after this position; None if there is no such page."""
-    if position is None:
-        return None
-    return sign(request.context.bundles.key(), msgspec.json.encode(position), _bound(request))
-
-
-def read_page_token(request: RestRequest, position_type: type[T]) -> T | None:
-    """Return the position in a request's token. Raises RestError for a token of another query or version."""
-    if (token := request.query.page_token) is None:
-        return None
-    data = verify(request.context.bundles.key(), token, _bound(request)) if len(token) <= MAX_TOKEN else None
-    try:
-        return msgspec.json.decode(data or b"", type=position_type)
-    except msgspec.DecodeError:
-        raise bad_page_token() from None
-
-
-def bad_page_token() -> RestError:
-    message = "Invalid pageToken. Use the nextPageToken of the previous page with the same query, or begin without one."
-    return RestError(400, "bad_page_token", message, part="query", pointer="/pageToken")
-
-
-def _bound(request: RestRequest) -> bytes:
-    """Return the route and query that a token is bound to. The order of tags does not matter."""
-    given = msgspec.structs.asdict(request.query).items()
-    bound = {
-        name: sorted(value) if isinstance(value, tuple) else value for name, value in given if name not in _UNBOUND
-    }
-    valid_for = msgspec.json.encode([request.scope["path"], bound], order="deterministic")
-    return b"page:%d:" % len(valid_for) + valid_for
 
 
 # Bundles

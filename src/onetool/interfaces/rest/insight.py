@@ -13,11 +13,11 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onetool.app.operations.fields import PER_PAGE, Pages, PageToken, Query, Search, ToolName, Words
+from onetool.app.operations.paging import bad_page_token, page_token, read_page_token
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import owners, stats_caller
 from onetool.http.asgi import encode, read_weights
 from onetool.http.files import ANY_BYTES, stored_file
-from onetool.interfaces.rest.handlers import bad_page_token, page_token, read_page_token
 from onetool.interfaces.rest.problem import RestError, database_problem, role_error
 from onetool.interfaces.rest.request import NO_CONTENT, RestRequest, RestResponse
 from onetool.interfaces.rest.route import TOOL, RestRoute
@@ -189,11 +189,11 @@ def list_audit(request: RestRequest) -> RestResponse:
     found, log = AuditList(enabled=False), context.app.audit.log
     if log is not None:
         log.flush()
-        page = log.table.page(wanted, query.page_size, read_page_token(request, AuditPosition))
+        page = log.table.page(wanted, query.page_size, read_page_token(context, query, AuditPosition))
         found = AuditList(
             enabled=True,
             records=tuple(page.records),
-            next_page_token=page_token(request, page.before),
+            next_page_token=page_token(context, query, page.before),
             skipped=page.skipped,
             lost=log.lost,
             problem=log.problem,

@@ -7,6 +7,7 @@ import msgspec
 
 from onetool.app.operations import Operation, all_operations
 from onetool.http.asgi import encode
+from onetool.interfaces.rest import ASK_PATH
 from onetool.interfaces.rest.request import NO_CONTENT, RestRequest, RestResponse, json_body
 from onetool.interfaces.rest.route import RestRoute
 from onetool.sources.bundles.validation import converted
@@ -38,6 +39,6 @@ def route_of(operation: Operation) -> RestRoute:
     return RestRoute(**{name: getattr(operation, name) for name in Operation.__struct_fields__}, handler=answer)
 
 
-def operation_routes() -> list[RestRoute]:
-    """Return the routes of all operations that have one."""
-    return [route_of(one) for one in all_operations() if one.path]
+def operation_routes(below_ask: bool = False) -> list[RestRoute]:
+    """Return the routes of all operations that have one: those below /ask, or all others."""
+    return [route_of(one) for one in all_operations() if one.path and one.path.startswith(ASK_PATH) == below_ask]

@@ -70,7 +70,9 @@ def bad_parameter(error: InvalidError) -> RestError:
     """Return the error response for a wrong value of a parameter, which `pointer` names."""
     pointer = "/" + (error.pointer or "/").split("/")[1]
     message = f"The query parameter {pointer[1:]} is wrong: {error.what}{'' if error.what.endswith('?') else '.'}"
-    return RestError(400, "bad_parameter", message, part="query", pointer=pointer)
+    return RestError(
+        400, "bad_parameter" if error.code == "invalid" else error.code, message, part="query", pointer=pointer
+    )
 
 
 def wrong_part(error: InvalidError, operation: Operation) -> InvalidError | RestError:

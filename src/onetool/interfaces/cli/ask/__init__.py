@@ -93,9 +93,10 @@ HELP = {
 
 
 def _complete_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from onetool.interfaces.cli.sessions import complete_session
+    from onetool.app.operations import sessions  # noqa: F401  # pyright: ignore[reportUnusedImport] - has the list
+    from onetool.interfaces.cli.operations import completion_of
 
-    return complete_session(ctx, _param, incomplete)
+    return completion_of("session")(ctx, _param, incomplete)
 
 
 def _complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
@@ -134,14 +135,18 @@ def model_options(command: F) -> F:
 def read_options(given: dict[str, Any]) -> dict[str, Any]:
     """Return the options as arguments of `App.ask`. Raises UsageError for invalid values."""
     approval = _approval(given["approve"])
+    from onetool.app.operations.sessions import checked_session
     from onetool.interfaces.cli.ask.runner import checked
-    from onetool.interfaces.cli.sessions import check_session
+    from onetool.sources.bundles.errors import InvalidError
 
     texts = {"--model": given["model"], "--session": given["session"], "--system": given["system"]}
     for option, text in {**texts, "--tool-allow": ",".join(given["allowed"] or ())}.items():
         checked(text or "", option)
     if given["session"] is not None:
-        check_session(given["session"], given["new_session"])
+        try:
+            checked_session(given["session"], given["new_session"])
+        except InvalidError as error:
+            raise click.UsageError(f"{error}.") from None
     options = {name: value for name, value in given.items() if name != "no_stream"}
     return {**options, "approve": approval, "stream": not given["no_stream"]}
 

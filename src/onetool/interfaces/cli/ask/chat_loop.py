@@ -29,10 +29,9 @@ from onetool.interfaces.cli.ask.runner import (
     AskRunner,
     end_heeded,
 )
-from onetool.interfaces.cli.output import echo, print_note, printable, stdout, styled
+from onetool.interfaces.cli.output import counted, echo, print_note, print_table, printable, stdout, styled
 from onetool.interfaces.cli.person import LineEditor, at_terminal, let_tools_ask
 from onetool.interfaces.cli.run import print_data
-from onetool.interfaces.cli.sessions import print_sessions
 from onetool.interfaces.cli.tools import print_outcome
 from onetool.script.call_lines import CallLine, call_line_completions, read_call_line, write_call_line
 from onetool.script.parse import ScriptError
@@ -368,7 +367,8 @@ class ChatCommands:
             if not found:
                 echo("There are no sessions yet.")
             elif stdout().isatty():
-                print_sessions(found)
+                rows = [(one.id, str(one.turns), one.title) for one in found[:MAX_LISTED]]
+                print_table(counted(len(found), "session"), ("session", "questions", "begins with"), rows)
             else:
                 for one in found:
                     echo(f"{one.id}\t{printable(one.title)}")
