@@ -2,8 +2,8 @@
 
 # The command or URL of a server is for the role edit. Its log, which may contain a password, and actions on it are for
 # admins, because they start code. No tool can use these operations: requests of HTTP tools and to MCP servers have the
-# header `OneTool-Call`, which only a few routes accept (`for_tools`), and `http.token` can't be a secret of a tool. This
-# does not restrict code of a pack, which runs in this process, and programs to which a user gave the token.
+# header `OneTool-Call`, which only a few routes accept (`for_tools`), and `http.token` can't be a secret of a tool.
+# This does not restrict code of a pack, which runs in this process, and programs to which a user gave the token.
 
 import asyncio
 import logging

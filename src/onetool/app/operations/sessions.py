@@ -21,6 +21,7 @@ from onetool.ask.sessions.markdown import markdown, utc_time
 from onetool.ask.sessions.records import LAST, UNDER_WAY, TurnEnd, TurnEnded, check_id, short_title
 from onetool.ask.sessions.store import ListPlace
 from onetool.core.limits import DAY
+from onetool.core.redaction import mask_arguments
 from onetool.http.asgi import encode
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, invalid_at
 
@@ -287,7 +288,7 @@ def show_session(at: At, session: str) -> dict[str, Any]:
     """Show the messages and tool calls of a session: as Markdown at a terminal."""
     transcript = at.sessions.read(checked_session(session))
     if at.is_shown:
-        at.say(markdown(transcript).rstrip())
+        at.say(markdown(_masked(transcript)).rstrip())
         if transcript.damaged:
             at.note(f"{transcript.damaged:,} unreadable records are left out.")
     facts = msgspec.to_builtins(transcript)
@@ -296,6 +297,22 @@ def show_session(at: At, session: str) -> dict[str, Any]:
     messages = [{**one, "at": _second(when)} for one, when in zip(facts.pop("messages"), times, strict=True)]
     moments = {"created": _second(transcript.created), "modified": _second(transcript.modified)}
     return {**facts, **moments, "messages": messages}
+
+
+def _masked(transcript: Transcript) -> Transcript:
+    """Mask arguments whose names are those of secrets."""
+
+    def masked(call: Call) -> Call:
+        try:
+            return msgspec.structs.replace(call, args=mask_arguments(call.args))
+        except RecursionError:  # nested too deeply to look for secrets
+            return msgspec.structs.replace(call, args={})
+
+    messages = [
+        msgspec.structs.replace(one, calls=tuple(map(masked, one.calls))) if isinstance(one, Assistant) else one
+        for one in transcript.messages
+    ]
+    return msgspec.structs.replace(transcript, messages=tuple(messages))
 
 
 class ExportOptions(Query, frozen=True):

@@ -21,6 +21,7 @@ from msgspec import inspect
 from onetool.app.access import open_token_store
 from onetool.app.audit import noted_command
 from onetool.app.operations import OPERATIONS, At, Operation
+from onetool.ask.errors import SessionError
 from onetool.config import Config, load_config, load_secrets
 from onetool.config.find import user_config
 from onetool.core.errors import OneToolError
@@ -42,11 +43,10 @@ from onetool.interfaces.cli.output import (
     print_note,
     print_table,
     printable,
-    stdout,
     tell_running_servers,
     wants_json,
 )
-from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.errors import BundleError, InvalidError
 from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class CommandAt(At):
     def say(self, text: str) -> None:
         self.has_said = True
         if not self.as_json:
-            echo(printable(text) if stdout().isatty() else text)
+            echo(printable(text) if self.is_shown else text)
 
     def confirm(self, question: str, yes: bool, to_do: str, done: str) -> None:
         confirm(question, yes, to_do, done)
@@ -312,10 +312,8 @@ def _as_usage_error(operation: Operation) -> Iterator[None]:
         arguments = [*operation.names, *(one for one in ("name",) if one == name)]
         hint = None if not name else name.upper() if name in arguments else f"--{name}"
         raise click.BadParameter(f"{error.what}.", param_hint=hint) from None
-    except OneToolError as error:
-        if not (hints := getattr(error, "hints", ())):
-            raise
-        raise click.ClickException("\n  ".join([str(error), *hints])) from None
+    except (BundleError, SessionError) as error:
+        raise click.ClickException("\n  ".join([str(error), *getattr(error, "hints", ())])) from None
 
 
 def _show(operation: Operation, at: CommandAt, found: Any) -> None:
