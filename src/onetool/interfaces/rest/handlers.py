@@ -64,7 +64,7 @@ async def list_page(
         things, end = more(read_page_token(request.context, request.query, position_type), size)
         rows = picked([request.context.clean_examples(thing) for thing in things], fields)
         return list_response(
-            request.headers, encode({name: rows, "nextPageToken": page_token(request.context.app, request.query, end)})
+            request.headers, encode({name: rows, "nextPageToken": page_token(request.context, request.query, end)})
         )
 
     return await asyncio.to_thread(build)
