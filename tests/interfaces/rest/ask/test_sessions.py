@@ -10,8 +10,8 @@ from ask.stand_in import Says, Wants
 from helpers import session_text
 from interfaces.rest.ask.asgi_client import person, users
 
+from onetool.app.operations.sessions import MAX_RESULT
 from onetool.database.sqlite import SqliteDatabase
-from onetool.interfaces.rest.ask_sessions import MAX_RESULT
 from onetool.interfaces.rest.openapi import openapi_document
 
 PACK = f'''
