@@ -23,7 +23,7 @@ from tests.postgres import PostgresServer, free_port
 from bench.table import OURS, Row, row, show
 
 PATIENCE_S = 60.0
-ROUNDS = 5
+ROUNDS = 7
 SECONDS = 4.0  # of load, in each round
 IDLE_S = 60.0  # for counting statements without requests
 REQUESTS = 200  # for counting their statements
