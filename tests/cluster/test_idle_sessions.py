@@ -57,6 +57,15 @@ def test_what_has_changed_is_seen(shared):
     assert replica.get(RENEW_S).client.log_level == "debug"
 
 
+def test_a_row_that_was_read_before_a_later_change_counts_no_more(shared, monkeypatch):
+    replica = Replica(shared)
+    before = replica.rows.get("s")
+    replica.rows.change("s", debug)
+    assert replica.get(RENEW_S).client.log_level == "debug"
+    monkeypatch.setattr(McpSessionRows, "get", lambda *_: before)
+    assert replica.get(RENEW_S).client.log_level == "debug"
+
+
 def test_one_that_has_ended_is_gone(shared):
     replica = Replica(shared)
     replica.rows.delete("s")

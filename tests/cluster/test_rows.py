@@ -188,11 +188,14 @@ def test_tasks(shared):
 
 
 def test_old_messages_are_swept(shared):
-    for id, left in (("new", 60), ("old", -1)):
-        sql = f"INSERT INTO messages VALUES (%s, 'r', '', %s, NULL, {shared.clock} + %s)"
-        shared.write(lambda work, sql=sql, row=(id, b"", left): work.execute(sql, row))
+    receiver = Members(settings(shared))
+    receiver.start()
+    for id, to, left in (("new", receiver.id, 60), ("old", receiver.id, -1), ("gone", "r", 60)):
+        sql = f"INSERT INTO messages VALUES (%s, %s, '', %s, NULL, {shared.clock} + %s)"
+        shared.write(lambda work, sql=sql, row=(id, to, b"", left): work.execute(sql, row))
     McpSessionRows(shared).sweep(3600, 7)
     assert shared.read(lambda work: work.execute("SELECT id FROM messages")) == [("new",)]
+    receiver.close()
 
 
 def test_a_sweep_that_finds_nothing_costs_one_statement(shared, monkeypatch):

@@ -193,6 +193,7 @@ class Mailbox:
 
         If the caller is cancelled, a write under way is done first, because what follows must come after it.
         """
+        level = logging.WARNING
         while True:
             writing = asyncio.ensure_future(asyncio.to_thread(self._database.write, job))
             try:
@@ -203,7 +204,8 @@ class Mailbox:
                 writing.exception()
                 raise
             except DatabaseError as error:
-                log.debug("a message waits for the database: %s", error)
+                log.log(level, "a message waits for the database: %s", error)
+                level = logging.DEBUG
                 await asyncio.sleep(LOOK_S)
 
     async def _outcome(self, receiver: str, id: str, outcome: "asyncio.Future[Any]") -> Any:

@@ -103,10 +103,11 @@ class McpSessionRows:
         While there are too many sessions, also delete the oldest ones of the owner that has the most.
         """
         clock = self._database.clock
+        useless = f"until < {clock} OR (outcome IS NULL AND receiver NOT IN (SELECT id FROM replicas))"  # noqa: S608 - ours
         counts = (
             f"SELECT count(*), count(CASE WHEN used_at < {clock} - %s THEN 1 END), "  # noqa: S608 - ours
             f"(SELECT count(*) FROM mcp_tasks WHERE until < {clock}), "
-            f"(SELECT count(*) FROM messages WHERE until < {clock}) FROM mcp_sessions"
+            f"(SELECT count(*) FROM messages WHERE {useless}) FROM mcp_sessions"
         )
 
         def job(work: Transaction) -> bool:
@@ -117,7 +118,7 @@ class McpSessionRows:
             if tasks:
                 work.execute(f"DELETE FROM mcp_tasks WHERE until < {clock}")  # noqa: S608
             if messages:
-                work.execute(f"DELETE FROM messages WHERE until < {clock}")  # noqa: S608
+                work.execute(f"DELETE FROM messages WHERE {useless}")  # noqa: S608
             if (over := sessions - idle - max_count) <= 0:
                 return False
             most_of = "SELECT owner FROM mcp_sessions GROUP BY owner ORDER BY count(*) DESC, owner LIMIT 1"

@@ -222,7 +222,7 @@ class SharedSessions:
             return  # the next renewal will see the change
         if row is None:
             await self._forget(session)
-        else:
+        elif row.version >= self._versions.get(session.id, 0):  # else it was read before a later change
             session.restore(row.state)
             self._versions[session.id] = row.version
 
