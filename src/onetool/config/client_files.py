@@ -1,8 +1,4 @@
-"""The config files of MCP clients: reads JSON with comments and trailing commas, and changes parts of the text.
-
-The position of every member is kept, so that a change leaves the rest of the text alone. A file is replaced atomically
-or not at all.
-"""
+"""The config files of MCP clients: reads JSON with comments and trailing commas, and replaces a file atomically."""
 
 import json
 import os
@@ -11,145 +7,49 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
-
-import msgspec
+from typing import Any
 
 from onetool.core.flock import give_back, take_path
-from onetool.core.json_data import no_constant
+from onetool.core.json_data import no_constant, unique
 from onetool.core.os_files import draft_of
 from onetool.core.system import HAS_FLOCK, MAX_WAIT_S
 from onetool.core.text import line_of
 
-MAX_DEPTH = 200
-
-_SPACE = re.compile(r"[ \t\r\n]*")
-_COMMENT = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
+_TEXT_OR_COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
+_TEXT_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
 
 
 class JsoncError(Exception):
-    """The text is not valid JSON; the message says where."""
+    """The text can't be read; the message says why, with the line."""
 
 
-class Value(msgspec.Struct, kw_only=True):
-    """A value and its position. `members` is None unless the value is an object."""
-
-    start: int
-    end: int = 0
-    data: Any = None
-    members: "dict[str, Value] | None" = None
-    filled: int = 0  # of an object: the end of its last member or comment
-    comma: bool = False  # of an object: whether a comma follows its last member
-
-
-class JsoncDocument(msgspec.Struct, kw_only=True):
-    root: Value
-    comments: list[tuple[int, str]]
+def read_json(text: str) -> Any:
+    """Return the data of JSON with comments and trailing commas. Raises JsoncError, even for duplicate keys, because
+    clients differ in which value they use.
+    """
+    try:
+        return read_plain_json(text)
+    except JsoncError:
+        without = _TEXT_OR_COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else _blank(found[0]), text)
+        return read_plain_json(_TEXT_OR_COMMA.sub(lambda found: found[0] if found[0][0] == '"' else " ", without))
 
 
-def read_json(text: str) -> JsoncDocument:
-    """Parse a document. Raises JsoncError, even for duplicate keys, because clients differ in which value they use."""
-    reader = _Reader(text)
-    reader.skip()
-    root = reader.value(0)
-    reader.skip()
-    if reader.at < len(text):
-        reader.fail("expected the end of the file")
-    return JsoncDocument(root=root, comments=reader.comments)
+def read_plain_json(text: str) -> Any:
+    """Return the data of JSON. Raises JsoncError."""
+    try:
+        return json.loads(text, object_pairs_hook=unique, parse_constant=no_constant)
+    except json.JSONDecodeError as error:
+        message = error.msg[:1].lower() + error.msg[1:]
+        raise JsoncError(f"line {error.lineno}, column {error.colno}: {message}") from None
+    except RecursionError:
+        raise JsoncError("it is nested too deeply") from None
+    except ValueError as error:  # a duplicate key, or NaN
+        raise JsoncError(f"it {error}") from None
 
 
-class _Reader:
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-        self.comments: list[tuple[int, str]] = []
-        self.scalars = json.JSONDecoder(parse_constant=no_constant)
-
-    def fail(self, message: str, at: int | None = None) -> NoReturn:
-        at = self.at if at is None else at
-        line, column = self.text.count("\n", 0, at) + 1, at - self.text.rfind("\n", 0, at)
-        raise JsoncError(f"line {line}, column {column}: {message}")
-
-    def skip(self) -> int:
-        """Skip space and comments. Returns the end of the last comment, or the current position."""
-        seen = self.at
-        while True:
-            self.at = _SPACE.match(self.text, self.at).end()  # pyright: ignore[reportOptionalMemberAccess]
-            comment = _COMMENT.match(self.text, self.at)
-            if not comment:
-                return seen
-            self.comments.append((self.at, comment[0]))
-            self.at = seen = comment.end()
-
-    def take(self, char: str) -> bool:
-        found = self.text.startswith(char, self.at)
-        self.at += found
-        return found
-
-    def value(self, depth: int) -> Value:
-        if depth > MAX_DEPTH:
-            self.fail(f"nested more than {MAX_DEPTH} levels deep")
-        value = Value(start=self.at)
-        if self.take("{"):
-            self._members(value, depth)
-        elif self.take("["):
-            self._items(value, depth)
-        else:
-            value.data = self._scalar()
-        value.end = self.at
-        return value
-
-    def _scalar(self) -> Any:
-        try:
-            data, self.at = self.scalars.raw_decode(self.text, self.at)
-        except json.JSONDecodeError as error:
-            message = error.msg.lower().removesuffix(" at").removesuffix(" starting")
-            self.fail("expected a value" if message == "expecting value" else message, error.pos)
-        except (ValueError, RecursionError):  # NaN, or a number with more digits than Python accepts
-            self.fail("this is not a JSON value")
-        return data
-
-    def _members(self, value: Value, depth: int) -> None:
-        value.members = {}
-        while True:
-            value.filled = self.skip()
-            if self.take("}"):
-                break
-            if value.members and not value.comma:
-                self.fail("expected ',' or '}'")
-            place = self.at
-            key = self._scalar() if self.text.startswith('"', place) else self.fail("expected a name in double quotes")
-            if key in value.members:
-                self.fail(f"duplicate key {key!r}", place)
-            self.skip()
-            if not self.take(":"):
-                self.fail("expected ':'")
-            self.skip()
-            value.members[key] = self.value(depth + 1)
-            value.comma = self._comma()
-        value.data = {key: member.data for key, member in value.members.items()}
-
-    def _items(self, value: Value, depth: int) -> None:
-        value.data = []
-        more = True
-        while True:
-            self.skip()
-            if self.take("]"):
-                return
-            if not more:
-                self.fail("expected ',' or ']'")
-            value.data.append(self.value(depth + 1).data)
-            more = self._comma()
-
-    def _comma(self) -> bool:
-        """Consume a comma and return whether there was one. If not, comments before a bracket stay in its gap."""
-        back, known = self.at, len(self.comments)
-        self.skip()
-        if self.take(","):
-            return True
-        self.at = back
-        del self.comments[known:]
-        return False
+def _blank(text: str) -> str:
+    """Return spaces in place of a comment, so that lines and columns of errors stay right."""
+    return re.sub(r"[^\r\n]", " ", text)
 
 
 # Changing the text of a file

@@ -40,8 +40,24 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     project_folder: str | None = None  # its variable for the open project's folder, in commands and arguments
     takes_urls: bool = True  # in its file; otherwise it only starts commands
     starts_in_project: bool = True  # so that the server finds the project's config itself
+    command: tuple[str, ...] = ()  # the client's own command that adds a server for the user: see `add_command`
     then_project: str = ""
     then_user: str
+
+    def add_command(self, name: str, server: OneToolEntry) -> list[str] | None:
+        """Return the client's own command that adds the entry for all projects; None if it has none."""
+        if not self.command:
+            return None
+        if self.command[0] == "code":
+            return [*self.command, json.dumps({"name": name, **self.entry(server)})]
+        if not server.url:
+            return [*self.command, name, "--", server.command, *server.args]
+        if self.command[0] == "codex":
+            token = ["--bearer-token-env-var", server.token] if server.token else []
+            return [*self.command, name, "--url", server.url, *token]
+        headers: dict[str, str] = self.entry(server).get("headers", {})
+        more = [word for key, value in headers.items() for word in ("--header", f"{key}: {value}")]
+        return [*self.command, "--transport", "http", name, server.url, *more]
 
     def entry(self, server: OneToolEntry) -> dict[str, Any]:
         kind = "http" if server.url else "stdio"
@@ -100,6 +116,7 @@ CLIENTS = {
         project_file=".mcp.json",
         user_file=_below(".claude.json", moved_by="CLAUDE_CONFIG_DIR", moved=(".claude.json",)),
         typed=("http",),
+        command=("claude", "mcp", "add", "--scope", "user"),
         then_project="start claude in that folder and approve the server; /mcp shows it.",
         then_user="claude mcp list shows it.",
     ),
@@ -130,6 +147,7 @@ CLIENTS = {
         typed=("stdio", "http"),
         variable="${env:%s}",
         project_folder="${workspaceFolder}",
+        command=("code", "--add-mcp"),
         then_project="open that file in VS Code and press Start above the entry, or run the command MCP: List Servers.",
         then_user="run the command MCP: List Servers in VS Code.",
     ),
@@ -139,9 +157,11 @@ CLIENTS = {
         user_file=_below(".codex", "config.toml", moved_by="CODEX_HOME", moved=("config.toml",)),
         section="mcp_servers",
         variable=None,
+        command=("codex", "mcp", "add"),
         then_project="codex mcp list shows it, once Codex trusts that folder: start codex there and confirm it.",
         then_user="codex mcp list shows it.",
     ),
+    # Without its command: `gemini mcp add` writes the values of all ${NAME} in the file, tokens included (0.61).
     "gemini": KnownClient(
         title="Gemini CLI",
         project_file=".gemini/settings.json",

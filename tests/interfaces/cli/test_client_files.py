@@ -1,266 +1,173 @@
-"""The texts of clients' files with one more server in them: everything else stays, letter by letter."""
+"""The files of clients: read with comments, and changed by the client's own command or as plain JSON and TOML."""
 
 import json
+import os
+import shutil
+import subprocess
 import tomllib
 
 import pytest
-from helpers import each
+from helpers import each, invoke
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetool.config.client_files import EditError, read_json
-from onetool.interfaces.cli.clients import put_json, put_toml
+from onetool.config.client_files import EditError, JsoncError, read_json
+from onetool.config.known_clients import json_snippet
+from onetool.interfaces.cli.clients import _put_json, _put_toml
 
 ENTRY = {"command": "onetool", "args": ["mcp"]}
-WHOLE = """\
-{
-  "mcpServers": {
-    "onetool": {
-      "command": "onetool",
-      "args": ["mcp"]
-    }
-  }
-}"""
 
 
-def put(text, entry=ENTRY, force=False):
-    return put_json(text, "mcpServers", "onetool", entry, force=force)
+def put(text):
+    return _put_json(text, "mcpServers", "onetool", ENTRY)
 
 
-def toml(text, entry=ENTRY, force=False):
-    return put_toml(text, "mcp_servers", "onetool", entry, force=force)
+def toml(text):
+    return _put_toml(text, "mcp_servers", "onetool", ENTRY)
 
 
-# JSON
-
-
-def test_comments_other_servers_and_layout_stay():
-    before = """\
-// my servers
-{
-    "theme": "dark", /* not light */
-    "mcpServers": {
-        // the clock
-        "clock": {"command": "clock"}, // ticks
-        "docs": {
-            "url": "https://example.com//mcp" // no comment in here
-        } // the last one
-        // and no more
-    },
-    "more": [1, 2,], // trailing
-}
-"""
-    after = """\
-// my servers
-{
-    "theme": "dark", /* not light */
-    "mcpServers": {
-        // the clock
-        "clock": {"command": "clock"}, // ticks
-        "docs": {
-            "url": "https://example.com//mcp" // no comment in here
-        }, // the last one
-        // and no more
-        "onetool": {
-            "command": "onetool",
-            "args": ["mcp"]
-        }
-    },
-    "more": [1, 2,], // trailing
-}
-"""
-    assert put(before) == after
-    assert put(after) == after
+# Reading
 
 
 @each(
-    ("before", "after"),
+    ("text", "data"),
     [
-        ("", WHOLE + "\n"),
-        ("{}", WHOLE),
-        (
-            '{"a": 1}',
-            '{"a": 1, "mcpServers": {"onetool": {"command": "onetool", "args": ["mcp"]}}}',
-        ),
-        (
-            '{"mcpServers": {"a": {}}}\n',
-            '{"mcpServers": {"a": {}, "onetool": {"command": "onetool", "args": ["mcp"]}}}\n',
-        ),
-        (
-            '{\n\t"mcpServers": {}\n}',
-            WHOLE.replace("  ", "\t"),
-        ),
-        (
-            '{\r\n  "mcpServers": {\r\n    "a": {},\r\n  }\r\n}',
-            '{\r\n  "mcpServers": {\r\n    "a": {},\r\n    "onetool": {\r\n      "command": "onetool",\r\n'
-            '      "args": ["mcp"]\r\n    }\r\n  }\r\n}',
-        ),
-        (
-            '{\n  "mcpServers": { // none yet\n  }\n}',
-            '{\n  "mcpServers": { // none yet\n    "onetool": {\n      "command": "onetool",\n'
-            '      "args": ["mcp"]\n    }\n  }\n}',
-        ),
+        ('// a\n{"a": [1, /* b */ 2,], "c//": "/* d */", }', {"a": [1, 2], "c//": "/* d */"}),
+        ('{"a": "\\",}", "b": {},}', {"a": '",}', "b": {}}),
+        ("/* a */ [] // b", []),
     ],
 )
-def test_layouts(before, after):
-    assert put(before) == after
-    assert put(after) == after
-
-
-def test_force_replaces_the_one_entry():
-    before = '{\n  "mcpServers": {\n    "onetool": {\n      "url": "x" // old\n    }, // mine\n    "b": {}\n  }\n}'
-    with pytest.raises(EditError, match="--force"):
-        put(before)
-    after = before.replace('"url": "x" // old\n', '"command": "onetool",\n      "args": ["mcp"]\n')
-    assert put(before, force=True) == after
+def test_comments_and_trailing_commas_are_skipped(text, data):
+    assert read_json(text) == data
 
 
 @each(
     ("text", "told"),
     [
-        ("{", "line 1, column 2: expected a name in double quotes"),
-        ("{a: 1}", "line 1, column 2: expected a name in double quotes"),
-        ('{"a" 1}', "line 1, column 6: expected ':'"),
-        ('{"a": 1\n"b": 2}', "line 2, column 1: expected ',' or '}'"),
-        ('{"a": [1 2]}', "line 1, column 10: expected ',' or ']'"),
-        ('{"a": nul}', "line 1, column 7: expected a value"),
-        ('{"a": NaN}', "line 1, column 7: this is not a JSON value"),
-        ('{"a": "x\n"}', "line 1, column 9: invalid control character"),
-        ('{"a": "x}', "line 1, column 7: unterminated string"),
-        ('{"a": 1} x', "line 1, column 10: expected the end of the file"),
-        ('{"a": 1 /* }', "line 1, column 9: expected ',' or '}'"),
-        ('{"a": ' + "[" * 100_000, "levels deep"),
-        ('{"a": ' + "1" * 5000 + "}", "not a JSON value"),
-        ("{,}", "line 1, column 2: expected a name"),
-        ('{"a": 1,,}', "line 1, column 9: expected a name"),
+        ("{", "line 1, column 2"),
+        ('{"a": 1\n"b": 2}', "line 2, column 1"),
+        ('// b\n{"a": nul}', "line 2, column 7"),
+        ('{"a": NaN}', "NaN"),
+        ('{"a": 1, "a": 2}', "it has the key 'a' twice"),
+        ('{"a": ' + "[" * 100_000, "nested too deeply"),
+        ('{"a": ' + "1" * 5000 + "}", ""),
     ],
 )
-def test_what_is_no_json_is_told_with_its_place(text, told):
-    with pytest.raises(EditError) as caught:
-        put(text)
+def test_what_is_no_json_is_told(text, told):
+    with pytest.raises(JsoncError) as caught:
+        read_json(text)
     assert told in str(caught.value)
 
 
 @given(st.text(alphabet='{}[]",:/*\\ \n\rabc1.-', max_size=60))
-def test_any_text_is_changed_well_or_refused(text):
+def test_any_text_is_read_or_refused(text):
     try:
-        new = put(text)
-    except EditError:
+        data = read_json(text)
+    except JsoncError:
         return
-    assert read_json(new).root.data["mcpServers"]["onetool"] == ENTRY
+    assert json.loads(json.dumps(data)) == data
 
 
-SCALARS = st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "//", "/*", '"', "}", ",", "\\", "ä"])
-GAPS = st.sampled_from(["", " ", "\n", "\r\n", "\t", " // x\n", "/* , */", '\n  // "y": {\n  ', "/**/"])
+# Changing
 
 
-def objects(inner):
-    return st.dictionaries(st.sampled_from(["a", "b", "mcp", "//", "\\"]), inner, max_size=3)
+@each("unit", ["  ", "    ", "\t"])
+@each("newline", ["\n", "\r\n"])
+def test_json_keeps_its_content_and_indentation(unit, newline):
+    before = f'{{\n{unit}"a": [1, "ä"],\n{unit}"mcpServers": {{}}\n}}'.replace("\n", newline)
+    after = put(before)
+    assert json.loads(after) == {"a": [1, "ä"], "mcpServers": {"onetool": ENTRY}}
+    assert after.startswith(before[: before.index("{}")])
+    assert f'{newline}{unit * 2}"onetool": {{{newline}{unit * 3}"command": "onetool",{newline}' in after
+    assert put("") == json_snippet("mcpServers", "onetool", ENTRY)
 
 
-DATA = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | objects(inner), max_leaves=8)
-
-
-@given(DATA, st.sampled_from([None, 1, "\t"]), st.booleans())
-def test_what_others_write_is_read(data, indent, ensure_ascii):
-    assert read_json(json.dumps(data, indent=indent, ensure_ascii=ensure_ascii)).root.data == data
-
-
-@st.composite
-def files(draw):
-    """A file as somebody may have written it: (text, data)."""
-    data = draw(objects(DATA))
-    if draw(st.booleans()):
-        data["mcpServers"] = draw(objects(objects(SCALARS)))
-    return draw(GAPS) + written(draw, data) + draw(GAPS), data
-
-
-def written(draw, data):
-    gap = lambda: draw(GAPS)  # noqa: E731
-    if isinstance(data, dict):
-        parts = [f"{gap()}{json.dumps(key)}{gap()}:{gap()}{written(draw, value)}{gap()}" for key, value in data.items()]
-    elif isinstance(data, list):
-        parts = [f"{gap()}{written(draw, value)}{gap()}" for value in data]
-    else:
-        return json.dumps(data)
-    trailing = "," if parts and draw(st.booleans()) else ""
-    left, right = "{}" if isinstance(data, dict) else "[]"
-    return left + ",".join(parts) + trailing + gap() + right
-
-
-@given(files())
-def test_whatever_stands_in_a_file_stays(file):
-    text, data = file
-    new = put(text)
-    after = read_json(new)
-    assert after.root.data == {**data, "mcpServers": {**data.get("mcpServers", {}), "onetool": ENTRY}}
-    assert [comment for _, comment in after.comments] == [comment for _, comment in read_json(text).comments]
-    remaining = iter(new)
-    assert all(char in remaining for char in "".join(text.split())), "every letter is still there, in its order"
-    assert put(new) == new
-    other = put(new, {"url": "http://x"}, force=True)
-    assert read_json(other).root.data["mcpServers"]["onetool"] == {"url": "http://x"}
-
-
-# TOML
-
-
-OTHERS = """\
-# mine
-model = "x" # the model
-
-[mcp_servers.clock] # ticks
-command = "clock"
-args = []
-
-[mcp_servers.clock.env]
-TZ = "UTC"
-"""
+def test_comments_are_not_lost():
+    with pytest.raises(EditError, match="comments"):
+        put('{"mcpServers": {}} // mine')
 
 
 def test_a_table_is_appended():
-    after = toml(OTHERS)
-    assert after == OTHERS + '\n[mcp_servers.onetool]\ncommand = "onetool"\nargs = ["mcp"]\n'
-    assert toml(after) == after
-    assert toml("") == '[mcp_servers.onetool]\ncommand = "onetool"\nargs = ["mcp"]\n'
-    assert toml("a = 1") == 'a = 1\n\n[mcp_servers.onetool]\ncommand = "onetool"\nargs = ["mcp"]\n'
-    assert toml("a = 1\r\n").count("\r\n") == toml("a = 1\r\n").count("\n") == 5
+    assert toml("# mine\na = 1") == '# mine\na = 1\n\n[mcp_servers.onetool]\ncommand = "onetool"\nargs = ["mcp"]\n'
+    assert tomllib.loads(toml("[mcp_servers.b]\ncommand = 'x'\n"))["mcp_servers"] == {
+        "b": {"command": "x"},
+        "onetool": ENTRY,
+    }
 
 
-@pytest.mark.parametrize("header", ["mcp_servers.onetool", " \"mcp_servers\" . 'onetool' "])
-def test_force_replaces_the_one_table_in_its_place(header):
-    before = f"{OTHERS}\n[{header}]\nurl = 'x' # old\n\n[{header}.env]\nA = '1'\n\n# of tools\n[tools]\nx = 1\n"
-    with pytest.raises(EditError, match="--force"):
-        toml(before)
-    assert toml(before, force=True) == (
-        f'{OTHERS}\n[mcp_servers.onetool]\ncommand = "onetool"\nargs = ["mcp"]\n\n# of tools\n[tools]\nx = 1\n'
-    )
+@each("text", ["mcp_servers = {b = {command = 'x'}}\n", "[mcp_servers.onetool]\ncommand = 'x'\n"])
+def test_toml_that_is_left_alone(text):
+    with pytest.raises(EditError):
+        toml(text)
 
 
-@each(
-    ("text", "told"),
+# Clients' own commands
+
+
+@pytest.fixture
+def stub(tmp_path, monkeypatch):
+    """Commands of clients that write down how they were called."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("claude", "codex", "code"):
+        (folder / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {tmp_path}/called\nexit ${{STUB_EXIT:-0}}\n')
+        (folder / name).chmod(0o755)
+    env = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+
+    def called(*args, **more):
+        done = invoke("init", "--user", "--write", *args, cwd=tmp_path, env={**env, **more})
+        file = tmp_path / "called"
+        return done, file.read_text().splitlines() if file.exists() else []
+
+    return called
+
+
+@pytest.mark.parametrize(
+    ("client", "start", "http"),
     [
-        ("a =\n", "line 1, column 4"),
-        ("a = 1\na = 2\n", "line 2"),
-        ("mcp_servers = {a = {}}\n", "can't be edited automatically"),
-        ("mcp_servers = 1\n", "not a table"),
-        ("[[mcp_servers]]\n", "not a table"),
-        ("mcp_servers = {onetool = {}}\n", "can't be edited automatically"),
-        ("[mcp_servers]\nonetool = {}\n", "can't be edited automatically"),
-        ('[mcp_servers.onetool]\nx = """\n[other]\n"""\n', "can't be edited automatically"),
+        (
+            "claude-code",
+            "claude mcp add --scope user onetool -- ",
+            "claude mcp add --scope user --transport http onetool http://127.0.0.1:8765/mcp",
+        ),
+        ("codex", "codex mcp add onetool -- ", "codex mcp add onetool --url http://127.0.0.1:8765/mcp"),
+        ("vscode", 'code --add-mcp {"name": "onetool", "type": "stdio", ', 'code --add-mcp {"name": "onetool", '),
     ],
 )
-def test_toml_that_is_left_alone(text, told):
-    with pytest.raises(EditError) as caught:
-        toml(text, force=True)
-    assert told in str(caught.value)
+def test_the_clients_own_command_adds_the_entry_for_all_projects(client, start, http, stub):
+    done, calls = stub("--client", client)
+    assert done.returncode == 0, done.stderr
+    assert calls[0].startswith(start)
+    assert stub("--client", client, "--http")[1][1].startswith(http)
 
 
-@given(st.text(max_size=20))
-def test_any_path_is_written_so_that_it_is_read_back(path):
-    entry = {"command": path, "args": ["mcp", "--config", path]}
-    try:
-        assert tomllib.loads(toml(OTHERS, entry))["mcp_servers"]["onetool"] == entry
-    except EditError:
-        assert not path.isprintable()  # TOML has no raw DEL, and no lone surrogates
-    assert json.loads(put("{}", entry))["mcpServers"]["onetool"] == entry
+def test_a_command_that_fails_leaves_the_entry_to_paste(stub):
+    done, _ = stub("--client", "claude-code", STUB_EXIT="3")
+    assert done.returncode == 1
+    assert "claude mcp add failed" in done.stderr
+    assert '"onetool": {' in done.stdout
+
+
+def test_cursor_has_a_link(tmp_path):
+    done = invoke("init", "--client", "cursor", cwd=tmp_path)
+    assert "cursor://anysphere.cursor-deeplink/mcp/install?name=onetool&config=" in done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("client", ["claude-code", "codex", "gemini"])
+def test_the_real_client_has_the_entry_afterwards(client, own_home, tmp_path):
+    command = client.removesuffix("-code")
+    if shutil.which(command) is None:
+        pytest.skip(f"{command} is not installed (npm)")
+    done = invoke("init", "--client", client, "--user", "--write", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    env = {**os.environ, "HOME": str(own_home)}
+    listed = subprocess.run(
+        [command, "mcp", "list"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "onetool" in listed.stdout + listed.stderr
+    again = invoke("init", "--client", client, "--user", "--write", cwd=tmp_path)
+    assert (again.returncode, "already" in again.stdout) == (0, True)
+    assert "--force" in invoke("init", "--client", client, "--user", "--write", "--http", cwd=tmp_path).stderr
+    forced = invoke("init", "--client", client, "--user", "--write", "--http", "--force", cwd=tmp_path)
+    assert forced.returncode == 0, forced.stderr

@@ -336,14 +336,14 @@ def test_claude_desktop_knows_no_projects_and_no_urls(project, own_home):
     config = configured(project)
     file = own_home / FILES["claude-desktop"][1]
     file.parent.mkdir(parents=True)
-    file.write_text('{\n  "theme": "dark"  ,\n  "mcpServers": {}\n}\n')
+    file.write_text('{\n    "theme": "dark",\n    "mcpServers": {}\n}\n')
     done = invoke("init", "--client", "claude-desktop", "--write", cwd=project)
     assert done.returncode == 0, done.stderr
     assert str(file) in done.stdout
     written = json.loads(file.read_text())
     assert written["mcpServers"]["onetool"]["args"][-3:] == ["mcp", "--config", str(config)]
     assert os.path.isabs(written["mcpServers"]["onetool"]["command"])
-    assert '"theme": "dark"  ,' in file.read_text()
+    assert file.read_text().startswith('{\n    "theme": "dark",\n    "mcpServers": {\n        "onetool": {\n')
     refused = invoke("init", "--client", "claude-desktop", "--http", cwd=project)
     assert (refused.returncode, "takes no URL" in refused.stderr) == (2, True)
 
@@ -380,7 +380,7 @@ def test_a_second_time_changes_nothing(project, client):
     assert (file.read_bytes(), file.stat().st_ino) == before
 
 
-@pytest.mark.parametrize("client", OF_PROJECTS)
+@pytest.mark.parametrize("client", [name for name in OF_PROJECTS if name != "codex"])
 def test_another_entry_of_that_name_needs_force(project, client):
     invoke("init", "--client", client, "--write", "--http", cwd=project)
     file = project / FILES[client][0]
@@ -398,9 +398,10 @@ def test_another_entry_of_that_name_needs_force(project, client):
 @pytest.mark.parametrize(
     ("client", "text", "told"),
     [
-        ("claude-code", '{\n  "mcpServers": {,}\n}', "line 2, column 18"),
+        ("claude-code", '{\n  "mcpServers": {x}\n}', "line 2, column 18"),
+        ("claude-code", '{"mcpServers": {"a": {}}} // mine', "has comments or trailing commas, which would be lost"),
         ("cursor", '{"mcpServers": []}', "mcpServers in it is not an object"),
-        ("gemini", '{"a": 1, "a": 2}', "line 1, column 10: duplicate key 'a'"),
+        ("gemini", '{"a": 1, "a": 2}', "it has the key 'a' twice"),
         ("vscode", "[]", "it does not contain an object"),
         ("codex", "a = 1\nb = \n", "line 2"),
         ("codex", "mcp_servers = {other = {command = 'x'}}\n", "can't be edited automatically"),

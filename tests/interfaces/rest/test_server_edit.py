@@ -94,7 +94,7 @@ def test_half_a_surrogate_pair_in_a_clients_file_hides_no_other_client(api, tmp_
 def test_servers_of_other_clients_are_found_shown_and_imported(api, tmp_path):
     script = block_of("described", tmp_path / "words")
     (tmp_path / "words").write_text("Gives one.")
-    put(tmp_path / ".cursor" / "mcp.json", {"one": {**script, "env": {"GITHUB_TOKEN": SECRET, "LEVEL": "a b"}}})
+    put(tmp_path / ".cursor" / "mcp.json", {"one": {**script, "env": {"GITHUB_TOKEN": SECRET, "LEVEL": "high"}}})
     put(tmp_path / ".config" / "Code" / "User" / "mcp.json", {"docs": {"url": "http://127.0.0.1:9/mcp"}}, "servers")
     put(tmp_path / ".claude.json", {"old": {"command": "x"}, "self": {"command": "onetool", "args": ["mcp"]}})
     (tmp_path / ".codex").mkdir()
@@ -109,7 +109,7 @@ def test_servers_of_other_clients_are_found_shown_and_imported(api, tmp_path):
     assert SECRET not in json.dumps(api.get("/servers/found").json())
     one = shown["cursor", "one"]
     assert one["command"].endswith(f"described.py {tmp_path / 'words'}")
-    assert {"! env.GITHUB_TOKEN: ${GITHUB_TOKEN}", "! env.LEVEL: a b"} <= set(one["details"])
+    assert {"! env.GITHUB_TOKEN: ${GITHUB_TOKEN}", "! env.LEVEL: high"} <= set(one["details"])
     assert (one["exists"], one["canImport"], one["secrets"]) == (False, True, ["GITHUB_TOKEN"])
     assert shown["vscode", "docs"]["url"] == "http://127.0.0.1:9/mcp"
     assert (shown["claude-code", "old"]["exists"], shown["claude-code", "old"]["canImport"]) == (True, False)
@@ -374,9 +374,9 @@ def test_a_server_is_edited_and_its_secret_is_never_seen(written):
     found = definition(api, "two")
     assert found["definition"]["env"] == {"GREETING": "hi", "API_TOKEN": "${TWO_API_TOKEN}", "PORT": "80"}
     assert SECRET not in json.dumps(found)
-    env = {**found["definition"]["env"], "GREETING": "good day"}
+    env = {**found["definition"]["env"], "GREETING": "hello"}
     shown = edit(api, "two", {"env": env})
-    assert "! env.GREETING: good day" in shown["details"]
+    assert "! env.GREETING: hello" in shown["details"]
     assert shown["secrets"] == ["TWO_API_TOKEN"]
     new = api.file.read_text()
     assert SECRET not in new
@@ -385,7 +385,7 @@ def test_a_server_is_edited_and_its_secret_is_never_seen(written):
     assert "# about it" in new
     assert SECRET in (api.file.parent / "secrets.yaml").read_text()
     until(lambda: servers_of(api)["two"]["state"] == "connected")
-    assert "good day" in api.ask("POST", "/call/two.one", {}).json()
+    assert "hello" in api.ask("POST", "/call/two.one", {}).json()
 
 
 def test_what_somebody_else_changed_meanwhile_is_not_overwritten(written):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from onetool.config.read import VARIABLE
-from onetool.core.json_data import data_in
 from onetool.core.model_providers import PROVIDER_KEYS
 from onetool.core.redaction import sounds_secret
 from onetool.services.secret_file import NAME
@@ -69,37 +68,42 @@ class Variables:
 
 # Secrets
 
-_WORDS = {
-    "TOKEN", "KEY", "APIKEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PAT", "CREDENTIAL", "CREDENTIALS",
-    "AUTHORIZATION", "BEARER", "COOKIE", "DSN",
-}  # fmt: skip
-_HARMLESS = {
-    "PATH", "FILE", "DIR", "FOLDER", "ID", "URL", "URI", "NAME", "MODE", "TYPE", "TTL", "LIMIT", "LENGTH", "SIZE",
-    "TIMEOUT", "COUNT", "ENDPOINT", "METHOD", "HEADER", "PREFIX", "REGION", "ENABLED", "SEP",
-}  # fmt: skip
-_VAGUE = {"API", "ACCESS", "AUTH", "CLIENT", "USER", "PRIVATE", "DATABASE", "DB", "URL", "MCP"}
-_EVERYWHERE = {"HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "USERPROFILE", "APPDATA"}
-# Stored secrets are masked wherever they appear, and masking common words would spoil every result.
-_NO_SECRET = {
-    "true", "false", "yes", "no", "on", "off", "none", "null", "0", "1", "test", "dev", "demo", "local", "localhost",
-    "default", "example", "admin", "root", "user", "guest", "postgres", "mysql", "redis", "password", "changeme",
-}  # fmt: skip
-_KNOWN_BY_THEIR_LOOKS = re.compile(
-    r"(sk-|sk_|pk_|rk_|gh[pousr]_|github_pat_|glpat-|xox[abposr]-|AKIA|AIza|ya29\.|eyJ|npm_|hf_|ntn_|secret_|lin_api_"
-    r"|figd_|shpat_|dop_v1_|SG\.|ATATT|tvly-|fc-|pplx-)[\w.+/=-]{12,}\Z"
+# Variables and headers that are never secrets. Those that load code have to be shown before they are used.
+_NOT_SECRET = re.compile(
+    r"HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TERM|TMPDIR|TEMP|TMP|USERPROFILE|APPDATA|XDG_\w+|DISPLAY|HOST|PORT"
+    r"|NODE_ENV|(\w+_)?LOG(_?LEVEL)?|DEBUG|VERBOSE|NO_COLOR|FORCE_COLOR|COLUMNS|LINES|CI"
+    r"|PATH|LD_\w+|DYLD_\w+|PYTHON\w*|NODE_OPTIONS|NODE_PATH|BASH_ENV|PERL5\w+|JAVA_TOOL_OPTIONS|GIT_SSH_COMMAND"
+    r"|\w*_ASKPASS|\w+_PROXY|KUBECONFIG|EDITOR|PAGER|BROWSER"
+    r"|ACCEPT(-\w+)*|CONTENT-TYPE|USER-AGENT|ORIGIN|REFERER|CACHE-CONTROL|(\w+-)*VERSION",
+    re.IGNORECASE,
 )
-_WITH_PASSWORD = re.compile(r"([a-z][a-z0-9+.-]*://[^/\s:@]*:)([^/\s@]+)(?=@)", re.IGNORECASE)
-_LONG_WORD = re.compile(r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_-]{24,}\Z")
-_SCHEME = re.compile(r"([A-Za-z][\w-]*[ ]+)(\S.*)\Z", re.DOTALL)
-_USUAL_SCHEME = re.compile(r"(?:Bearer|Basic|Token|ApiKey)[ ]+", re.IGNORECASE)
-_REFERENCE = re.compile(r"(\$\{[^{}]*\})")
-_WORD = re.compile(r"[^\s,;=]+")
-_FLAG = re.compile(r"--?([A-Za-z][\w-]*)=(.+)\Z", re.DOTALL)
-_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.+)\Z", re.DOTALL)
-_JSON_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?')
-_HEADER = re.compile(r"([A-Za-z][\w-]*):[ ]*(.+)\Z", re.DOTALL)
+# Values that can't be secrets: words, regions, numbers, dates, versions, addresses, hosts and paths. Stored secrets are
+# masked wherever they appear, and masking `us-east-1` or a folder would spoil every result.
+_NO_SECRET = re.compile(
+    r"[A-Za-z]{1,12}|[a-z]{2}(-[a-z]+)+-[0-9]|[-+]?[0-9]{1,6}(\.[0-9]{1,6})?|[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"|v?[0-9]{1,4}(\.[0-9]{1,4})+"
+    r"|(https?|wss?)://[\w.-]{1,80}(:[0-9]+)?(/[\w.-]{0,20})*"
+    r"|[\w-]{1,20}(\.[\w-]{1,20})+(:[0-9]+)?"
+    r"|(~|\.{1,2})?(/[\w .@-]{1,64})+/?"
+)
+_LONG_WORD = re.compile(r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_-]{24,}\Z")  # in a path, a token of the server
+_COMMON = {"", "true", "false", "yes", "no", "on", "off", "none", "null", "password", "changeme", "postgres", "root"}
+_GENERIC = re.compile(  # API_KEY
+    r"(?:(?:API|ACCESS|AUTH|CLIENT|USER|PRIVATE|DATABASE|DB|URL|MCP|TOKEN|KEY|SECRET|PASSWORD|PASS|PAT|BEARER|DSN)(?:_|\Z))+",
+    re.IGNORECASE,
+)
+_KEY = re.compile(r"(^|[_-])(key|pat|pass|dsn)$", re.IGNORECASE)
+_EVERYWHERE = {"HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "USERPROFILE", "APPDATA"}
+_SCHEME = re.compile(r"((?:Bearer|Basic|Token|ApiKey)[ ]+)(\S.*)\Z", re.DOTALL | re.IGNORECASE)
+_IN_TEXT = re.compile(
+    r"(?P<before>[a-z][a-z0-9+.-]*://[^/\s:@]*:)(?P<password>[^/\s@$]+)(?=@)"
+    r"|(?P<mark>[?&])(?P<name>[\w.-]+)=(?P<value>[^&#\s\"']+)"
+    r"|(?P<scheme>\b(?:Bearer|Basic|Token)[ ]+)(?P<token>[\w.+/=~-]{8,})",
+    re.IGNORECASE,
+)
+_NAMED_ARG = re.compile(r"(--?[A-Za-z][\w-]*=|[A-Za-z_]\w*=|[A-Za-z][\w-]*:[ ]*)(?!//)(.+)\Z", re.DOTALL)
 # Other arguments may be code, which has to be shown before it runs.
-_VALUE = re.compile(r"(?:(?:Bearer|Basic|Token|token) )?[^\s;&|<>()`'\"\\]+\Z")
+_VALUE = re.compile(r"(?:\w+ )?[^\s;&|<>()`'\"\\]+\Z")
 
 
 class SecretCollector:
@@ -123,8 +127,7 @@ class SecretCollector:
         own = wanted if wanted.startswith(prefix) else prefix + wanted
         # A pasted file must not set variables of OneTool itself.
         ours = wanted.upper().startswith("ONETOOL") or wanted in PROVIDER_KEYS
-        is_generic = all(word in _WORDS or word in _VAGUE for word in wanted.upper().split("_"))  # API_KEY
-        names = (own,) if ours or is_generic else (wanted, own)
+        names = (own,) if ours or _GENERIC.fullmatch(wanted) else (wanted, own)
         numbered = (f"{own}_{number}" for number in range(2, 10_000))
         name = next(name for name in (*names, *numbered) if self.put(name, value))
         return f"${{{name}}}"
@@ -141,6 +144,17 @@ class SecretCollector:
         return True
 
 
+def is_secret(name: str, value: str) -> bool:
+    """Return whether the value of a variable or header is a literal secret: any value, unless it can't be one."""
+    if "${" in value or value.strip().lower() in _COMMON or _NOT_SECRET.fullmatch(name):
+        return False
+    return _sounds_secret(name) or not _NO_SECRET.fullmatch(value)
+
+
+def _sounds_secret(name: str) -> bool:
+    return sounds_secret(name) or _KEY.search(name) is not None
+
+
 def without_secrets(
     server: str, block: dict[str, Any], collector: SecretCollector, keep: Collection[str] = ()
 ) -> dict[str, Any]:
@@ -148,163 +162,78 @@ def without_secrets(
     return _Hider(server, collector, keep).block(block)
 
 
-def is_secret(name: str, value: str) -> bool:
-    """Return whether a value under this name is a literal secret."""
-    if "${" in value or value.strip().lower() in _NO_SECRET or not value.strip():
-        return False
-    last_word = value.rpartition(" ")[2]  # for example, after `Bearer`
-    return bool(_sounds_secret(name) or _KNOWN_BY_THEIR_LOOKS.match(last_word) or _WITH_PASSWORD.match(value))
-
-
-def _sounds_secret(name: str) -> bool:
-    words = variable_name(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).split("_")
-    if words[-1] in _HARMLESS:
-        return False
-    return sounds_secret(name) or any(word in _WORDS or word.endswith("PASSWORD") for word in words)
-
-
 class _Hider:
     def __init__(self, server: str, collector: SecretCollector, keep: Collection[str]) -> None:
         self.keep = keep
         self.server = server
-        self.own = variable_name(server)
         self.collector = collector
 
     def block(self, block: dict[str, Any]) -> dict[str, Any]:
         hidden = {**block}
-        for key, hide in (("env", self._variable), ("headers", self._header)):
+        for key in ("env", "headers"):
             if key in block:
-                hidden[key] = {name: hide(name, value) for name, value in block[key].items()}
+                hidden[key] = {name: self._value(name, value) for name, value in block[key].items()}
         if isinstance(auth := block.get("auth"), str):
-            hidden["auth"] = auth if auth == "oauth" else self._credential("token", auth)
+            hidden["auth"] = auth if auth == "oauth" else self._hidden("token", auth)
         elif auth is not None:
             hidden["auth"] = {
-                name: self._credential(name, value) if name in ("token", "client_secret") else value
+                name: self._hidden(name, value) if name in ("token", "client_secret") else value
                 for name, value in auth.items()
             }
         if "args" in block:
-            hidden["args"] = args = []
-            for arg in block["args"]:
-                before = args[-1] if args else ""
-                flag = before.lstrip("-") if before.startswith("-") and "=" not in before else ""
-                args.append(self._arg(flag, arg))
+            hidden["args"] = [
+                self._arg(before, arg) for before, arg in zip(["", *block["args"]], block["args"], strict=False)
+            ]
         if "url" in block:
             hidden["url"] = self._url(block["url"])
         return hidden
 
-    def _variable(self, name: str, value: str) -> str:
-        if _LOADS_CODE.fullmatch(name):  # it has to be shown
-            return value
-        if not self._is_secret(name, value):
-            return self._in_json(name, value)
-        return self.collector.placeholder_for(name if NAME.fullmatch(name) else variable_name(name), self.server, value)
+    def _value(self, name: str, value: str) -> str:
+        """Hide the value of a variable or header."""
+        is_kept = name in self.keep and bool(value.strip()) and "${" not in value
+        return self._hidden(name, value) if is_kept or is_secret(name, value) else self._in_text(value)
 
-    def _header(self, name: str, value: str) -> str:
-        if not self._is_secret(name, value):
-            return self._in_json(name, value)
-        if name.lower() in ("authorization", "proxy-authorization"):
-            found = _SCHEME.match(value)
-            scheme, bare = (found[1], found[2]) if found else ("", value)
-            return scheme + self.collector.placeholder_for(f"{self.own}_TOKEN", self.server, bare)
-        return self._placeholder(name, value)
-
-    def _is_secret(self, name: str, value: str) -> bool:
-        return is_secret(name, value) or (name in self.keep and bool(value.strip()) and "${" not in value)
-
-    def _credential(self, name: str, value: str) -> str:
-        return self._around_placeholders(name, value) if "${" in value else self._placeholder(name, value)
-
-    def _arg(self, flag: str, arg: str) -> str:
-        """Hide the secret in `--api-key VALUE`, `--api-key=VALUE`, `NAME=VALUE`, `Header: VALUE`, or a bare value."""
-        if len(flag) > 1 and not arg.startswith("-") and _sounds_secret(flag) and is_secret(flag, arg):
-            return self._placeholder(flag, arg)
-        found = _FLAG.match(arg) or _ASSIGNED.match(arg) or _HEADER.match(arg)
-        name, start = (found[1], found.start(2)) if found else (flag, 0)
-        if not _VALUE.match(arg[start:]):  # perhaps code
-            return arg[:start] + self._in_json(name, arg[start:], may_be_code=True)
-        if found := _FLAG.match(arg):
-            if _WITH_PASSWORD.match(found[2]):
-                return arg[: found.start(2)] + self._without_password(found[2])
-            if is_secret(found[1], found[2]):
-                return arg[: found.start(2)] + self._placeholder(found[1], found[2])
-            return arg[: found.start(2)] + self._in_json(found[1], found[2])
-        if found := _ASSIGNED.match(arg):
-            return arg[: found.start(2)] + self._variable(found[1], found[2])
-        if (found := _HEADER.match(arg)) and not found[2].startswith("//"):
-            return arg[: found.start(2)] + self._header(found[1], found[2])
-        if _WITH_PASSWORD.match(arg):
-            return self._without_password(arg)
-        if is_secret("", arg):
-            return self._placeholder("token", arg)
-        return self._in_json(flag, arg)
-
-    def _without_password(self, url: str) -> str:
-        found = _WITH_PASSWORD.match(url)
-        if found is None or "${" in found[2]:
-            return url
-        return found[1] + self._placeholder("password", found[2]) + url[found.end() :]
-
-    def _around_placeholders(self, name: str, value: str) -> str:
-        """Return a value with placeholders for the secrets around a `${…}` in it."""
-        if "${" not in value:
-            return value
-        if _WITH_PASSWORD.match(value):
-            return self._without_password(value)
-        sounds_secret, label = _sounds_secret(name) or name in self.keep, name
-        if not name or name.lower() in ("authorization", "proxy-authorization"):
-            label = "token"
-
-        def hidden(found: re.Match[str]) -> str:
-            word = found[0]
-            is_long = sum(map(str.isalnum, word)) > 2 and word.lower() not in _NO_SECRET
-            return (
-                self._placeholder(label, word)
-                if _KNOWN_BY_THEIR_LOOKS.match(word) or (sounds_secret and is_long)
-                else word
-            )
-
-        scheme = found[0] if (found := _USUAL_SCHEME.match(value)) else ""
-        parts = _REFERENCE.split(value[len(scheme) :])
-        parts[::2] = [_WORD.sub(hidden, part) for part in parts[::2]]
-        return scheme + "".join(parts)
-
-    def _in_json(self, name: str, value: str, *, may_be_code: bool = False) -> str:
-        """Return the value, with its secrets hidden if it is JSON: `{"Authorization": "Bearer …"}`.
-
-        Strings keep their escapes, so that filling in the secrets restores the same text.
-        """
-        if not isinstance(data_in(value), dict | list):
-            return value if may_be_code else self._around_placeholders(name, value)
-        key = name
-
-        def hidden(found: re.Match[str]) -> str:
-            nonlocal key
-            if found[2]:
-                key = found[1]
-                return found[0]
-            return f'"{self._header(key, found[1])}"'
-
-        return _JSON_STRING.sub(hidden, value)
+    def _arg(self, before: str, arg: str) -> str:
+        """Hide the secret in `--api-key VALUE`, `--api-key=VALUE`, `NAME=VALUE` and `Header: VALUE`."""
+        flag = before.lstrip("-") if before.startswith("-") and "=" not in before else ""
+        if _sounds_secret(flag) and not arg.startswith("-"):
+            return self._hidden(flag, arg)
+        named = _NAMED_ARG.match(arg)
+        if named and _sounds_secret(named[1].strip("-=: ")) and _VALUE.match(named[2]):
+            return named[1] + self._hidden(named[1].strip("-=: "), named[2])
+        return self._in_text(arg)
 
     def _url(self, url: str) -> str:
-        """Hide secrets in the query, in the path, or before the host."""
-        url = self._without_password(url)
-        start, mark, query = url.partition("?")
-        scheme, slashes, rest = start.partition("://")
-        host, *path = rest.split("/")
-        path = [self._placeholder("key", part) if _LONG_WORD.match(part) else part for part in path]
-        pairs: list[str] = []
-        for pair in query.split("&"):
-            name, equals, value = pair.partition("=")
-            pairs.append(
-                name
-                + equals
-                + (self._placeholder(name, value) if is_secret(name, value) else self._around_placeholders(name, value))
-            )
-        return scheme + slashes + "/".join([host, *path]) + mark + "&".join(pairs)
+        """Hide secrets before the host, in the path and in the query."""
+        start, mark, query = self._in_text(url).partition("?")
+        start = "/".join(self._hidden("key", part) if _LONG_WORD.match(part) else part for part in start.split("/"))
+        return start + mark + query
 
-    def _placeholder(self, name: str, value: str) -> str:
+    def _in_text(self, text: str) -> str:
+        """Hide passwords before hosts, secrets in queries, and what follows `Bearer`."""
+
+        def hidden(found: re.Match[str]) -> str:
+            if found["password"]:
+                return found["before"] + self._hidden("password", found["password"])
+            if found["name"]:
+                return (
+                    found[0]
+                    if not _sounds_secret(found["name"])
+                    else (found["mark"] + found["name"] + "=" + self._hidden(found["name"], found["value"]))
+                )
+            return found["scheme"] + self._hidden("token", found["token"])
+
+        return _IN_TEXT.sub(hidden, text)
+
+    def _hidden(self, name: str, value: str) -> str:
         """Hide a value under the server's name and this one, for example DOCS_API_KEY for X-API-Key of `docs`."""
-        wanted = variable_name(name).removeprefix("X_")
-        name = wanted if wanted.startswith(f"{self.own}_") else f"{self.own}_{wanted}"
-        return self.collector.placeholder_for(name, self.server, value)
+        if "${" in value or value.strip().lower() in _COMMON:
+            return value
+        scheme = _SCHEME.match(value)
+        before, bare = (scheme[1], scheme[2]) if scheme else ("", value)
+        if not (name.isupper() and NAME.fullmatch(name)):  # not a variable
+            is_token = name.lower() in ("authorization", "proxy-authorization")
+            own = "TOKEN" if is_token else variable_name(name).removeprefix("X_")
+            prefix = f"{variable_name(self.server)}_"
+            name = own if own.startswith(prefix) else prefix + own
+        return before + self.collector.placeholder_for(name, self.server, bare)

@@ -1,6 +1,5 @@
 """Translates MCP servers, from another client's file or from pasted text, to blocks of our config."""
 
-import json
 import os
 import re
 import shlex
@@ -16,7 +15,6 @@ from onetool.config.client_files import JsoncError, read_json
 from onetool.config.pin import FILE_REFUSED, names_secret_file
 from onetool.config.read import ConfigFileError, data_of
 from onetool.config.server_import.hide_secrets import Variables
-from onetool.core.json_data import unique
 from onetool.core.text import line_of
 
 MAX_BYTES = 32 * 1024 * 1024  # some clients store their whole history in the same file
@@ -119,15 +117,7 @@ def _is_block(block: Any) -> bool:
 
 
 def _json(text: str) -> Any:
-    """Parse JSON with the fast reader first: these files can be large, and few have comments."""
-    if not text.strip():
-        return {}
-    try:
-        return json.loads(text, object_pairs_hook=unique)
-    except RecursionError:
-        raise JsoncError("it is nested too deeply") from None
-    except ValueError:  # comments, or a duplicate key: the slow reader says where
-        return read_json(text).root.data
+    return read_json(text) if text.strip() else {}
 
 
 def _toml(text: str) -> Any:

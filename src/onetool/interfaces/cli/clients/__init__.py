@@ -1,28 +1,34 @@
-"""`onetool init --client`: prints the entry that an MCP client needs, or writes it to the client's file.
+"""`onetool init --client`: prints the entry that an MCP client needs, or adds it to the client's config.
 
-One server is added to a client's JSON or TOML file, which keeps its comments, order and layout. The new text is parsed
-before it is written, and the file is replaced atomically. `onetool.config.known_clients` describes the clients: where
-their files are, and how a server is written.
+An entry is added by the client's own command where there is a safe one, and otherwise by rewriting the client's file: a
+file of plain JSON, or TOML that gets a further table. Nothing else is edited, and the entry is printed instead.
+`onetool.config.known_clients` describes the clients.
 """
 
+import base64
 import json
 import os
 import re
 import shutil
+import subprocess
 import tomllib
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import click
 import msgspec
 
 from onetool.app.own_server import own_command, served_at
 from onetool.config import Found, find, load_config
-from onetool.config.client_files import EditError, JsoncDocument, JsoncError, Value, put_file, read_json
+from onetool.config.client_files import EditError, JsoncError, put_file, read_json, read_plain_json
 from onetool.config.find import user_config, user_home
 from onetool.config.known_clients import CLIENTS, KnownClient, OneToolEntry, dump_json, json_snippet, toml_snippet
+from onetool.core.text import visible
 from onetool.interfaces.cli.options import refuse_link_out
+
+COMMAND_TIMEOUT_S = 60.0  # of a client's own command
 
 
 class SetupOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,19 +117,92 @@ def _in_project(path: str, client: KnownClient, folder: Path, *, climb: bool = F
 
 
 def _write(options: SetupOptions, client: KnownClient, server: OneToolEntry, file: Path) -> None:
-    put = put_toml if file.suffix == ".toml" else put_json
-    change = partial(put, section=client.section, name=options.name, entry=client.entry(server), force=options.force)
+    """Add the entry by the client's own command, or to its file. If neither is safe, print the entry and fail."""
+    entry = client.entry(server)
     try:
-        written = put_file(file, change, private=options.user)
-    except OSError as error:
-        raise click.ClickException(f"Can't write {file}: {error.strerror}.") from None
-    except EditError as refusal:
+        there = _entry_in(file, client.section, options.name)
+        if there is not None and all(there.get(key) == value for key, value in entry.items()):
+            click.echo(f"{file} already has this entry for {options.name}.")
+        elif there is not None and not options.force:
+            raise EditError(
+                f"it has another server called {options.name}: --force replaces it, --name sets another name"
+            )
+        elif options.user and shutil.which((command := client.add_command(options.name, server) or [""])[0]):
+            if there is not None:
+                _run([*command[:2], "remove", options.name])
+            _run(command)
+            click.echo(f"Added {options.name} to {client.title}: {visible(' '.join(command))}")
+        else:
+            put = _put_toml if file.suffix == ".toml" else _put_json
+            change = partial(put, section=client.section, name=options.name, entry=entry)
+            put_file(file, change, private=options.user)
+            click.echo(f"Wrote {options.name} into {file}.")
+    except (EditError, JsoncError) as refusal:
         click.echo(client.snippet(options.name, server, file), nl=False)
         raise click.ClickException(f"{file} was not changed: {refusal}. The entry to add is above.") from None
-    click.echo(
-        f"Wrote {options.name} into {file}." if written else f"{file} already has this entry for {options.name}."
-    )
+    except OSError as error:
+        raise click.ClickException(f"Can't write {file}: {error.strerror}.") from None
     _print_remarks(options, client, server, err=False)
+
+
+def _entry_in(file: Path, section: str, name: str) -> dict[str, Any] | None:
+    """Return the entry of this name in a client's file; None if there is none. Raises JsoncError and EditError."""
+    from onetool.config.server_import.translate import text_of
+
+    text = text_of(file) if file.exists() else ""
+    try:
+        data = (tomllib.loads(text) if file.suffix == ".toml" else read_json(text)) if text.strip() else {}
+    except tomllib.TOMLDecodeError as error:
+        raise EditError(f"it is not TOML: {error}") from None
+    servers = data.get(section, {}) if isinstance(data, dict) else None
+    if not isinstance(servers, dict):
+        raise EditError("it does not contain an object" if servers is None else f"{section} in it is not an object")
+    there = servers.get(name)
+    return there if there is None or isinstance(there, dict) else {}
+
+
+def _run(command: list[str]) -> None:
+    """Run a client's own command. Raises EditError."""
+    try:
+        done = subprocess.run(  # noqa: S603 - the client's own command, without a shell
+            command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EditError(f"{command[0]} did not run: {error}") from None
+    if done.returncode:
+        lines = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
+        raise EditError(visible(f"{' '.join(command[:3])} failed: {lines[-1]}"))
+
+
+def _put_json(text: str, section: str, name: str, entry: dict[str, Any]) -> str:
+    """Return the text of a JSON file with the entry. Raises EditError for a file with comments, which would be lost."""
+    if not text.strip():
+        return json_snippet(section, name, entry)
+    try:
+        data = read_plain_json(text)
+    except JsoncError:
+        raise EditError("it has comments or trailing commas, which would be lost") from None
+    data.setdefault(section, {})[name] = entry
+    indent = re.search(r'\n([ \t]+)"', text)
+    new = dump_json(data, indent[1] if indent else "  ") + ("\n" if text.endswith("\n") else "")
+    return new.replace("\n", "\r\n") if "\r\n" in text else new
+
+
+def _put_toml(text: str, section: str, name: str, entry: dict[str, Any]) -> str:
+    """Return the text of a TOML file with a further table. Raises EditError if that is impossible."""
+    before = tomllib.loads(text)
+    if name in before.get(section, {}):
+        raise EditError("replace its table by hand")
+    newline = "\r\n" if "\r\n" in text else "\n"
+    table = toml_snippet(section, name, entry).replace("\n", newline)
+    new = text.rstrip("\r\n") + newline * 2 + table if text.strip() else table
+    try:
+        after = tomllib.loads(new)
+    except tomllib.TOMLDecodeError:  # the table is there, or the section is an inline table
+        after = None
+    if after != {**before, section: {**before.get(section, {}), name: entry}}:
+        raise EditError("its layout can't be edited automatically")
+    return new
 
 
 def _print_remarks(options: SetupOptions, client: KnownClient, server: OneToolEntry, *, err: bool) -> None:
@@ -132,157 +211,15 @@ def _print_remarks(options: SetupOptions, client: KnownClient, server: OneToolEn
         click.echo(f"It calls {server.url}: start that server with onetool serve.", err=err)
     if server.token:
         click.echo(f"{client.title} takes the token from the environment variable {server.token}.", err=err)
+    if options.client == "cursor":
+        click.echo(f"Or open this link: {_cursor_link(options.name, client.entry(server))}", err=err)
     local = [path for path in (server.command, *server.args) if os.path.isabs(path)]
     if local and not options.user:
         click.echo(f"{', '.join(local)}: exists only on this machine; change it before you share the file.", err=err)
     click.echo(f"Next: {client.then_user if options.user else client.then_project}", err=err)
 
 
-def name_taken(name: str) -> EditError:
-    return EditError(f"it has another server called {name}: --force replaces it, --name sets another name")
-
-
-# JSON files
-
-
-def put_json(text: str, section: str, name: str, entry: dict[str, Any], *, force: bool) -> str:
-    """Return the text with the entry, which may be present already. Raises EditError if that is impossible."""
-    if not text.strip():
-        return json_snippet(section, name, entry)
-    try:
-        before = read_json(text)
-    except JsoncError as error:
-        raise EditError(f"it is not JSON: {error}") from None
-    new, replaced = _json_changed(text, before.root, section, name, entry, force)
-    if new != text:
-        _check_json(before, new, replaced, {section: {name: entry}})
-    return new
-
-
-def _json_changed(
-    text: str, root: Value, section: str, name: str, entry: dict[str, Any], force: bool
-) -> tuple[str, Value | None]:
-    """Return the new text, and the value that it replaces in the old text."""
-    if root.members is None:
-        raise EditError("it does not contain an object")
-    servers = root.members.get(section)
-    if servers is None:
-        return _json_added(text, root, root, section, {name: entry}), None
-    if servers.members is None:
-        raise EditError(f"{section} in it is not an object")
-    there = servers.members.get(name)
-    if there is None:
-        return _json_added(text, root, servers, name, entry), None
-    if there.data == entry:
-        return text, None
-    if not force:
-        raise name_taken(name)
-    layout = _Layout(text, root)
-    value = layout.indented(entry, layout.indent_at(there.start), "\n" in text[there.start : there.end])
-    return text[: there.start] + value + text[there.end :], there
-
-
-def _json_added(text: str, root: Value, target: Value, key: str, data: dict[str, Any]) -> str:
-    """Return the text with a member added at the end of an object."""
-    layout = _Layout(text, root)
-    members = list((target.members or {}).values())
-    close = target.end - 1
-    after = members[-1].end if members else target.filled
-    comma = "," if members and not target.comma else ""
-    many_lines = not members or "\n" in text[target.start : target.end]
-    if many_lines:
-        indent = layout.indent_of_members(target)
-        gap = text[target.filled : close]
-        space, end = layout.newline + indent, gap if "\n" in gap else layout.newline + layout.indent_at(target.start)
-    else:
-        indent, space, end = "", " ", text[target.filled : close]
-    member = f"{json.dumps(key)}: {layout.indented(data, indent, many_lines)}"
-    return text[:after] + comma + text[after : target.filled] + space + member + end + text[close:]
-
-
-class _Layout:
-    """The layout of a file: its line ends and indentation."""
-
-    def __init__(self, text: str, root: Value) -> None:
-        self.text = text
-        self.newline = "\r\n" if "\r\n" in text else "\n"
-        first = re.search(r"\n([ \t]+)\"", text[root.start : root.end])
-        self.unit = first[1] if first else "  "
-
-    def indent_at(self, place: int) -> str:
-        """Return the indentation of the line at this place."""
-        line = self.text[self.text.rfind("\n", 0, place) + 1 : place]
-        return line[: len(line) - len(line.lstrip(" \t"))]
-
-    def indent_of_members(self, target: Value) -> str:
-        inside = self.text[target.start : target.end]
-        first = re.match(r"\{\s*\n([ \t]*)\"", inside)
-        return first[1] if first else self.indent_at(target.start) + self.unit
-
-    def indented(self, data: dict[str, Any], indent: str, many_lines: bool) -> str:
-        if not many_lines:
-            return json.dumps(data, ensure_ascii=False)
-        return dump_json(data, self.unit).replace("\n", self.newline + indent)
-
-
-def _check_json(before: JsoncDocument, new: str, replaced: Value | None, added: dict[str, dict[str, Any]]) -> None:
-    """Check that the new text has the old data plus the entry, and all comments outside of the replaced value."""
-    ((section, servers),) = added.items()
-    expected = {**before.root.data, section: {**before.root.data.get(section, {}), **servers}}
-    gone = range(replaced.start, replaced.end) if replaced else range(0)
-    comments = [comment for place, comment in before.comments if place not in gone]
-    try:
-        after = read_json(new)
-    except JsoncError:
-        after = None
-    if after is None or after.root.data != expected or [comment for _, comment in after.comments] != comments:
-        raise EditError("its layout can't be edited automatically")
-
-
-# TOML files
-
-
-def put_toml(text: str, section: str, name: str, entry: dict[str, Any], *, force: bool) -> str:
-    """Return the text with the entry, which may be present already. Raises EditError if that is impossible."""
-    try:
-        before = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise EditError(f"it is not TOML: {error}") from None
-    servers = before.get(section, {})
-    if not isinstance(servers, dict):
-        raise EditError(f"{section} in it is not a table")
-    if servers.get(name) == entry:
-        return text
-    if name in servers and not force:
-        raise name_taken(name)
-    newline = "\r\n" if "\r\n" in text else "\n"
-    table = toml_snippet(section, name, entry).replace("\n", newline)
-    if name in servers:
-        new = _toml_replaced(text, section, name, table)
-    else:
-        new = text.rstrip("\r\n") + newline * 2 + table if text.strip() else table
-    try:
-        after = tomllib.loads(new)
-    except tomllib.TOMLDecodeError:
-        after = None
-    if after != {**before, section: {**servers, name: entry}}:
-        raise EditError("its layout can't be edited automatically")
-    return new
-
-
-def _toml_replaced(text: str, section: str, name: str, table: str) -> str:
-    """Replace the lines of the table and of its subtables, but not the comments above the next header."""
-    lines = text.splitlines(keepends=True)
-    own = re.compile(rf"\s*\[\s*{_toml_key(section)}\s*\.\s*{_toml_key(name)}\s*[.\]]")
-    headers = [at for at, line in enumerate(lines) if re.match(r"\s*\[", line)]
-    start = next((at for at in headers if own.match(lines[at])), None)
-    if start is None:
-        raise EditError("its layout can't be edited automatically")
-    end = next((at for at in headers if at > start and not own.match(lines[at])), len(lines))
-    while end > start + 1 and re.match(r"\s*(#.*)?$", lines[end - 1]):
-        end -= 1
-    return "".join([*lines[:start], table, *lines[end:]])
-
-
-def _toml_key(key: str) -> str:
-    return rf"[\"']?{re.escape(key)}[\"']?"
+def _cursor_link(name: str, entry: dict[str, Any]) -> str:
+    """Return the link with which Cursor adds a server for all projects: https://cursor.com/docs/context/mcp"""
+    config = base64.b64encode(json.dumps({key: value for key, value in entry.items() if key != "type"}).encode())
+    return f"cursor://anysphere.cursor-deeplink/mcp/install?name={quote(name)}&config={quote(config.decode())}"
