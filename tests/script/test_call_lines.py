@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetool import Registry, ToolSpec
-from onetool.script.call_lines import call_line_completions, expand_call_line, read_call_line, write_call_line
+from onetool.script.call_lines import expand_call_line, read_call_line
 from onetool.script.names import ScriptNames
 from onetool.script.parse import ScriptError
 
@@ -177,32 +177,3 @@ def test_any_text_and_any_data_come_through(text, data):
     if "\n" not in line:
         call = ast.parse(expand_call_line(line, NAMES), mode="eval").body
         assert {one.arg: ast.literal_eval(one.value) for one in call.keywords} == {"item": text, "from_": data}
-    assert read_call_line(write_call_line("buy-it", {"item": text, "from": data}), NAMES).args["item"] == text
-
-
-# What may come next
-
-
-@each(
-    ("line", "words"),
-    [
-        ("+shop.", ["+shop.buy_it ", "+shop.price "]),
-        ("+buy", ["+buy-it "]),
-        ("+b", ["+b "]),
-        ("+nothing", []),
-        ("+nothing i", []),
-        ("+buy-it i", ["item="]),
-        ("+buy-it item='a b' co", ["count="]),
-        ("+buy-it item=tea i", []),
-        ("+buy-it fast=", ["fast=true ", "fast=false "]),
-        ("+buy-it size=l", []),
-        ("+buy-it size=s", ["size=small "]),
-        ("+buy-it size=", ["size=small ", "size='large one' "]),
-    ],
-)
-def test_completion(line, words):
-    assert call_line_completions(line, NAMES) == words
-
-
-def test_completion_keeps_to_the_allow_list():
-    assert call_line_completions("+", NAMES, {"shop.price"}) == ["+shop.price "]

@@ -20,7 +20,6 @@ from onetool.core.file_facts import is_writable_by_others
 from onetool.database import DatabaseError
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.cli.init import init
-from onetool.interfaces.cli.person import LineEditor
 from onetool.services.results import NotStoredError
 from onetool.services.results.store import ResultStore
 from onetool.sources.bundles.model import BundleContent, ToolContent
@@ -350,22 +349,18 @@ def test_nor_through_links_inside(part, project, tmp_path, monkeypatch):
     assert str(link) in str(told.value)
 
 
-def test_what_is_written_later_follows_no_link_either(tmp_path, monkeypatch):
+def test_what_is_written_later_follows_no_link_either(tmp_path):
     """Also one that was put there after we have looked."""
     victim = tmp_path / ".bashrc"
     victim.write_text("mine\n")
     logins = in_home(tmp_path, "logins")
     lock = logins._database.lock("logins/e")._path.name
-    for name in ("e.log", "state.db", "run_history", lock):
+    for name in ("e.log", "state.db", lock):
         (tmp_path / name).symlink_to(victim)
     journal = ServerLog("e", tmp_path / "e.log", lambda text: text)
     journal.note("evil")
     with pytest.raises(NotStoredError, match="symbolic link"):
         ResultStore(SqliteDatabase(tmp_path / "state.db"), 3600, 1).put("evil")
-    editor = LineEditor(tmp_path / "run_history", lambda line: [])
-    monkeypatch.setattr(editor, "is_live", True)
-    editor.keep("evil")
-    editor.save()
     with pytest.raises(DatabaseError, match="symbolic links"), logins.locked("e", 1.0):
         pass
     assert victim.read_text() == "mine\n"

@@ -163,20 +163,6 @@ def takes_others(spec: ToolSpec) -> bool:
     return any(word in schema for word in ("patternProperties", "allOf", "anyOf", "oneOf", "$ref"))
 
 
-def named_values(key: str, spec: ToolSpec) -> list[str]:
-    """Return the values that the schema lists for an argument, as typed on the command line."""
-    properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
-    field = properties.get(key)
-    if not isinstance(field, Mapping):
-        return []
-    fields = cast(Mapping[str, Any], field)
-    if fields.get("type") == "boolean":
-        return ["true", "false"]
-    from json import dumps
-
-    return [value if isinstance(value, str) else dumps(value) for value in fields.get("enum") or ()]
-
-
 def _kinds(schema: Any, root: Mapping[str, Any], depth: int) -> set[str] | None:
     """Return the types that a schema names, or None."""
     if not isinstance(schema, Mapping) or not depth:

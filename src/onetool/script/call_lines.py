@@ -12,14 +12,14 @@ In `run` a line needs at least one `key=value`: `+x` alone is Python, and `+x y=
 import json
 import re
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
 from onetool.core.errors import cut
 from onetool.core.json_data import strict_decoder
-from onetool.core.signature import as_identifier, is_text, named_values, parameter_named, takes_others
+from onetool.core.signature import as_identifier, is_text, parameter_named, takes_others
 from onetool.core.spec import ToolSpec
 from onetool.core.text import MAX_UNKNOWN, or_rather
 from onetool.script.names import ScriptNames
@@ -83,14 +83,6 @@ def read_call_line(line: str, names: ScriptNames, allowed: Collection[str] | Non
     return CallLine(spec, args)
 
 
-def write_call_line(name: str, args: Mapping[str, Any]) -> str:
-    texts = {
-        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-        for key, value in args.items()
-    }
-    return " ".join([f"{MARK}{name}", *(f"{key}={shlex.quote(text)}" for key, text in texts.items())])
-
-
 def find_tool(slug: str, names: ScriptNames, allowed: Collection[str] | None = None) -> ToolSpec:
     """Return the tool with this name, alias or slug, which may end with `@version`.
 
@@ -143,28 +135,3 @@ def _value(text: str, at: int, key: str, spec: ToolSpec) -> tuple[Any, int]:
         return strict_decoder().decode(unquoted), word.end()
     except (ValueError, RecursionError):
         return unquoted, word.end()  # values of other types are reported by the validation
-
-
-# Completion of a line
-
-
-def call_line_completions(line: str, names: ScriptNames, allowed: Collection[str] | None = None) -> list[str]:
-    """Return every completion of the last word: tools, arguments, enumerated values."""
-    prefix = re.split(r"\s", line)[-1]
-    if prefix == line:  # full names and aliases with this prefix, else slugs
-        shown = [spec for spec in names.catalogue if not spec.hidden and (allowed is None or spec.name in allowed)]
-        aliases = [word for word, spec in names.functions.items() if allowed is None or spec.name in allowed]
-        named = dict.fromkeys(f"{MARK}{name} " for name in (*aliases, *(spec.name for spec in shown)))
-        slugs = dict.fromkeys(f"{MARK}{spec.name.rpartition('.')[2].replace('_', '-')} " for spec in shown)
-        return [word for word in named if word.startswith(line)] or [word for word in slugs if word.startswith(line)]
-    try:
-        spec = find_tool(line.split()[0].removeprefix(MARK), names, allowed)
-    except ScriptError:
-        return []
-    key, sign, _ = prefix.partition("=")
-    if sign:
-        words = [f"{key}={shlex.quote(value)} " for value in named_values(key, spec)]
-    else:
-        given = set(re.findall(rf"\s({KEY})=", line))
-        words = [f"{name}=" for name in spec.order if name not in given]
-    return [word for word in words if word.startswith(prefix)]

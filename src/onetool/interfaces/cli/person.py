@@ -1,28 +1,22 @@
-"""The user at the terminal: typed lines, and questions from tools.
+"""The user at the terminal: questions from tools.
 
 Questions go to standard error, and answers are read from standard input. If standard input is a pipe, `at_terminal`
 reads answers from the terminal itself.
-
-Typed lines have history and completion where Python was built with readline. The history is one text file per command,
-readable only by its owner. Each process appends the lines that were typed in it.
 """
 
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
-from types import ModuleType
 from typing import Any
 
 import click
 
 from onetool.core.call import CannotAsk, Declined, ForPerson, ForRoots, Level, Question, current_caller
 from onetool.core.context import paused_for_caller
-from onetool.core.os_files import private
-from onetool.core.state_folders import make_home
 from onetool.core.threads import Threads
 from onetool.interfaces.cli.inputs import has_data
 from onetool.interfaces.cli.output import print_note, printable
@@ -181,86 +175,3 @@ def _parse_answer(text: str, kind: Any) -> Any:
         return {"integer": int, "number": float}.get(kind, str)(text)
     except ValueError:
         return text
-
-
-# Typed lines, with history and completion
-
-MAX_HISTORY = 1000  # lines
-
-
-class LineEditor:
-    """A line editor with history and completion.
-
-    `complete` returns the possible completions of a line's last word, which ends at a space.
-    """
-
-    def __init__(self, history: Path, complete: Callable[[str], list[str]]) -> None:
-        self._history = history
-        self._complete = complete
-        self._new: list[str] = []  # lines to add to the history file
-        self.is_live = sys.stdin.isatty()
-        self._readline: ModuleType | None = None
-        with suppress(ImportError):
-            if self.is_live:
-                import readline
-
-                self._readline = readline
-                self._set_up(readline)
-
-    def read(self, prompt: str) -> str:
-        """Read a line. Raises EOFError at the end.
-
-        A pipe gets no prompt: `input` would write it to standard output, which is for results.
-        """
-        if not self.is_live:
-            line = sys.stdin.readline()
-            if not line:
-                raise EOFError
-            return line.rstrip("\n")
-        return input(prompt)
-
-    def remember(self, line: str) -> None:
-        """Add a line to the history of this process."""
-        if self._readline is not None and line.strip():
-            self._readline.add_history(line)
-
-    def keep(self, line: str) -> None:
-        """Add a line to the history of later processes."""
-        if self.is_live and line.strip():
-            self._new.append(line)
-
-    def save(self) -> None:
-        """Write the history file, if there are new lines."""
-        if not self._new:
-            return
-        try:
-            make_home(self._history.parent)
-            lines = [*self._read_history(), *self._new][-MAX_HISTORY:]
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-            with open(private(self._history, flags), "w", encoding="utf-8", errors="replace") as stream:
-                stream.writelines(f"{line}\n" for line in lines)
-        except OSError as error:
-            click.echo(f"The history could not be saved: {error}", err=True)
-
-    def _read_history(self) -> list[str]:
-        try:
-            text = self._history.read_text(encoding="utf-8", errors="replace")
-        except OSError:  # missing or unreadable: start without history
-            return []
-        return [line for line in text.split("\n") if line][-MAX_HISTORY:]
-
-    def _set_up(self, readline: ModuleType) -> None:
-        found: list[str] = []
-
-        def complete(_word: str, state: int) -> str | None:
-            if state == 0:
-                line = readline.get_line_buffer()[: readline.get_endidx()]
-                found[:] = self._complete(line)
-            return found[state] if state < len(found) else None
-
-        readline.set_completer(complete)
-        readline.set_completer_delims(" \t\n")
-        readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
-        readline.set_auto_history(False)
-        for line in self._read_history():
-            readline.add_history(line)

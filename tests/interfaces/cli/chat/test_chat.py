@@ -35,7 +35,6 @@ def test_each_line_is_a_turn_of_one_session(shop):
     assert 'shop.price(item="tea") → ok' in done.stderr
     assert "Tea is 3." in said(shop)
     assert len(shop.harness.app.sessions.list()) == 1
-    assert not (shop.folder / "chat_history").exists()
 
 
 def test_a_call_of_ones_own_is_part_of_the_conversation(shop):

@@ -1,10 +1,9 @@
-"""`onetool chat` at a terminal: lines are edited, completed and remembered, and Ctrl-C stops an answer."""
+"""`onetool chat` at a terminal: lines are edited, and Ctrl-C stops an answer."""
 
 import signal
 from contextlib import contextmanager
 
 import pytest
-from ask.harness import KEY
 from ask.stand_in import Hangs, Says, Wants
 from interfaces.cli.ask.shop import ALLOW, Terminal
 from interfaces.cli.ask.shop import shop as shop  # a fixture
@@ -40,18 +39,6 @@ def test_a_plain_terminal(shop):
     assert b"\x1b" not in terminal.shown
     assert "continue: onetool ask" not in terminal.seen
     assert "Continue: onetool chat --session tea" in terminal.seen
-
-
-def test_tab_completes_tools_arguments_and_commands(shop):
-    with chat(shop) as terminal:
-        terminal.type(b"+shop.pr\ti\ttea\n")
-        assert "\n3\n" in terminal.until(PROMPT)
-        terminal.type(b"+pri\titem=tea\n")
-        assert "\n3\n" in terminal.until(PROMPT)
-        terminal.type(b"/se\tli\t\n")
-        assert "1 session" in terminal.until(PROMPT)
-        terminal.type(b"/quit\n")
-        assert terminal.ended() == 0
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_chat(shop):
@@ -97,42 +84,6 @@ def test_a_person_decides_in_place(shop):
             assert outcome in terminal.until(PROMPT)
         terminal.type(b"\x04")
         assert terminal.ended() == 0
-
-
-def test_the_history_is_kept_without_secrets(shop):
-    with chat(shop) as terminal:
-        for line in ("+shop.buy item=tea card_token=4242", "+shop.buy item='x card_token=4243", f"/session {KEY}"):
-            terminal.type(f"{line}\n".encode())
-            terminal.until(PROMPT)
-        terminal.type(b"\x04")
-        assert terminal.ended() == 0
-    history = shop.folder / "chat_history"
-    kept = history.read_text()
-    assert "+shop.buy item=tea card_token=" in kept
-    assert "/session " in kept
-    for secret in ("4242", "4243", KEY):
-        assert secret not in kept
-    assert history.stat().st_mode & 0o077 == 0
-    with chat(shop) as terminal:
-        terminal.type(b"\x10\n")  # the line before
-        assert "/session" in terminal.until(PROMPT)
-        terminal.type(b"+shop.price item=tea\n")
-        terminal.until(PROMPT)
-        terminal.type(b"\x04")
-        assert terminal.ended() == 0
-    assert history.read_text().startswith(kept)
-
-
-def test_the_history_is_bounded(shop):
-    history = shop.folder / "chat_history"
-    history.write_text("".join(f"line {number}\n" for number in range(3000)))
-    with chat(shop) as terminal:
-        terminal.type(b"/session\n")
-        terminal.until(PROMPT)
-        terminal.type(b"\x04")
-        assert terminal.ended() == 0
-    lines = history.read_text().splitlines()
-    assert (len(lines), lines[-1], lines[-2]) == (1000, "/session", "line 2999")
 
 
 @pytest.mark.parametrize("is_busy", [True, False])

@@ -8,7 +8,7 @@ chat_loop  reads the turns of a chat, and asks the model, calls a tool or runs a
 The option parser would take the word after `--with-tools`, such as the prompt, as its value. The value is therefore
 joined to the flag before parsing: the next word if it is true or false, else `true`.
 
-At a terminal the lines of a chat are edited, completed and remembered. In a pipe each line is a turn, and only answers,
+At a terminal the lines of a chat are edited. In a pipe each line is a turn, and only answers,
 values and lists go to standard output.
 """
 

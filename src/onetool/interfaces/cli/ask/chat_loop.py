@@ -7,7 +7,7 @@ A turn is a line, or several lines that belong together, from a terminal or a pi
 import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import click
@@ -17,7 +17,6 @@ from onetool.ask.errors import SessionError
 from onetool.ask.sessions.records import LAST, check_id, is_generated
 from onetool.core.call import ToolResult
 from onetool.core.model_providers import PROVIDERS
-from onetool.core.redaction import mask_arguments
 from onetool.core.text import did_you_mean
 from onetool.core.tool_lines import first_sentence
 from onetool.interfaces.cli.ask.runner import (
@@ -30,10 +29,10 @@ from onetool.interfaces.cli.ask.runner import (
     end_heeded,
 )
 from onetool.interfaces.cli.output import counted, echo, print_note, print_table, printable, stdout, styled
-from onetool.interfaces.cli.person import LineEditor, at_terminal, let_tools_ask
+from onetool.interfaces.cli.person import at_terminal, let_tools_ask
 from onetool.interfaces.cli.run import print_data
 from onetool.interfaces.cli.tools import print_outcome
-from onetool.script.call_lines import CallLine, call_line_completions, read_call_line, write_call_line
+from onetool.script.call_lines import CallLine, read_call_line
 from onetool.script.parse import ScriptError
 
 WELCOME = "Ask something, or call a tool: +tool key=value. /help says more; Ctrl-C stops an answer, Ctrl-D ends."
@@ -76,24 +75,16 @@ class Turn(NamedTuple):
 class TurnReader:
     """An iterable of the turns that are typed or piped in."""
 
-    def __init__(self, history: Path, complete: Callable[[str], list[str]]) -> None:
-        self._editor = LineEditor(history, complete)
-        self.is_live = self._editor.is_live
+    def __init__(self) -> None:
+        self.is_live = sys.stdin.isatty()
+        with suppress(ImportError):
+            if self.is_live:
+                import readline  # noqa: F401  # pyright: ignore[reportUnusedImport] - `input` edits lines with it
 
     def __iter__(self) -> Iterator[Turn]:
         while (turn := self._turn()) is not None:
             if turn.text.strip() or turn.problem:
                 yield turn
-
-    def remember(self, turn: Turn, remembered: str | None) -> None:
-        """Add the turn to the history of this chat, and `remembered` to the history of later chats."""
-        for line in turn.text.split("\n"):
-            self._editor.remember(line)
-        for line in (remembered or "").split("\n"):
-            self._editor.keep(line)
-
-    def save(self) -> None:
-        self._editor.save()
 
     def _turn(self) -> Turn | None:
         """Read a turn. Return None at the end. Ctrl-C at a terminal discards what was typed."""
@@ -124,7 +115,7 @@ class TurnReader:
 
     def _line(self, prompt: str) -> str:
         if self.is_live:
-            return self._editor.read(prompt)
+            return input(prompt)
         line = sys.stdin.buffer.readline(MAX_TEXT_BYTES + 1)
         if not line:
             raise EOFError
@@ -165,7 +156,7 @@ class ChatLoop:
         self._app = app
         self._options = options
         self._commands = ChatCommands(app, options)
-        self._turns = TurnReader(app.config.home / "chat_history", self._commands.complete)
+        self._turns = TurnReader()
         self._person = at_terminal() if options["approve"] == "ask" and not self._turns.is_live else None
 
     def run(self) -> int:
@@ -174,17 +165,14 @@ class ChatLoop:
         if self._turns.is_live:
             click.echo(styled(WELCOME, dim=True), err=True)
         failed = 0
-        try:
-            with asyncio.Runner() as runner:
-                for turn in self._turns:
-                    code = self._run_turn(turn, runner)
-                    if code == TERMINATED or (code == INTERRUPTED and not self._turns.is_live):
-                        return code
-                    failed = failed or code
-                    if self._commands.is_over:
-                        break
-        finally:
-            self._turns.save()
+        with asyncio.Runner() as runner:
+            for turn in self._turns:
+                code = self._run_turn(turn, runner)
+                if code == TERMINATED or (code == INTERRUPTED and not self._turns.is_live):
+                    return code
+                failed = failed or code
+                if self._commands.is_over:
+                    break
         if not self._turns.is_live:
             return 1 if failed else 0
         session = self._options["session"]
@@ -214,7 +202,6 @@ class ChatLoop:
         first = "" if turn.is_quoted else turn.text[:1]
         if first == "+":
             return self._call(turn, runner)
-        self._turns.remember(turn, self._app.runtime.redact(turn.text))
         if first != "/":
             return self._ask(turn.text if turn.is_quoted else turn.text.strip(), runner)
         self._commands.run(turn.text)
@@ -243,10 +230,7 @@ class ChatLoop:
                 self._app.catalog.wait_for_servers_sync(None)
                 call = self._read_call(turn.text)
         except ScriptError as error:
-            self._turns.remember(turn, None)  # it is unknown which part is secret
             raise ScriptError(str(error), A_QUESTION) from None
-        masked = mask_arguments(call.args, call.spec.secrets)
-        self._turns.remember(turn, self._app.runtime.redact(write_call_line(call.spec.name, masked)))
 
         async def called() -> ToolResult:
             names = ("session", "new_session", "with_tools", "allowed")
@@ -270,7 +254,7 @@ class ChatLoop:
         return read_call_line(text, self._app.runtime.engine.names(tools), tools.allowing(self._options["allowed"]))
 
 
-# Commands and completion
+# Commands
 
 
 class ChatCommands:
@@ -297,28 +281,6 @@ class ChatCommands:
             rather = did_you_mean(word, self._commands) or f"the commands are {', '.join(self._commands)}."
             raise CommandError(f"there is no {word}; {rather}", A_QUESTION)
         command(words)
-
-    def complete(self, line: str) -> list[str]:
-        """Return the possible completions of the last word."""
-        if line.startswith("+"):
-            tools = self._app.catalog.registry.snapshot()
-            names = self._app.runtime.engine.names(tools)
-            return call_line_completions(line, names, tools.allowing(self._options["allowed"]))
-        word, space, start = line.partition(" ")
-        if not line.startswith("/"):
-            return []
-        known = self._arguments(word) if space else self._commands
-        return [f"{one} " for one in known if one.startswith(start if space else word)]
-
-    def _arguments(self, command: str) -> Sequence[str]:
-        if command != "/session":
-            return PROVIDERS if command == "/model" else ()
-        try:
-            return [LIST, NEW, LAST, *(one.id for one in self._app.sessions.list())]
-        except SessionError:
-            return [LIST, NEW]
-
-    # The commands
 
     def _help(self, _words: Sequence[str]) -> None:
         width = max(map(len, HELP))
