@@ -6,7 +6,6 @@ import pytest
 from helpers import until
 
 from onetool.cluster import ClusterSettings, key_number, mcp_rows, members
-from onetool.cluster.cluster import Cluster
 from onetool.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState, UnreadableRowError
 from onetool.cluster.members import Members
 from onetool.database.encryption import Seal, SealError
@@ -48,16 +47,6 @@ def test_the_oldest_is_one_of_them(shared):
     one.close()
     other._beat()
     assert other.is_oldest()
-
-
-def test_what_fails_at_the_end_leaves_no_row(shared):
-    cluster, called = Cluster(settings(shared)), []
-    cluster.on_close += [lambda: 1 / 0, lambda: called.append(cluster.members.fate(cluster.id))]
-    cluster.start()
-    with pytest.raises(ZeroDivisionError):
-        cluster.close()
-    assert called == ["alive"]
-    assert shared.read(lambda work: work.execute("SELECT id FROM replicas")) == []
 
 
 def test_who_falls_silent_is_gone(shared, monkeypatch):

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
 from typing import Any
 
 from onetool.cluster import ClusterSettings
@@ -31,7 +30,6 @@ class Cluster:
         self.mailbox = Mailbox(settings.database, self.members, settings.keys)
         self.on_serving: list[Callable[[], None]] = [self.mailbox.start]  # on the event loop, once clients can connect
         self._loop: asyncio.AbstractEventLoop | None = None  # while this process serves
-        self.on_close: list[Callable[[], None]] = []  # called before this process stops being a member
 
     def start(self) -> dict[str, Any]:
         """Join the cluster, and return options for `serve`."""
@@ -42,13 +40,6 @@ class Cluster:
             "shutdown_timeout_s": REQUESTS_TIMEOUT_S,
             "parting_s": PARTING_S,
         }
-
-    def close(self) -> None:
-        """Run all callbacks and leave the members, even if some callbacks fail; then raise the error."""
-        with ExitStack() as ends:
-            ends.callback(self.members.close)
-            for call in reversed(self.on_close):
-                ends.callback(call)
 
     def follow_reloads(self, reload: Callable[[], Awaitable[None]]) -> None:
         """Reload when another process says so. Called on the serving event loop."""

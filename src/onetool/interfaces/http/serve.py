@@ -156,7 +156,7 @@ def serve_app(
             at_end.callback(end_telemetry)
         further: dict[str, Any] = {}
         if shared is not None:
-            at_end.callback(shared.close)
+            at_end.callback(shared.members.close)
             further = shared.start()
         if drain_s is not None:
             further["drain_s"] = drain_s
