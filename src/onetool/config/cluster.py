@@ -63,7 +63,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"shared":
     def require(self, *keys: str) -> None:
         """Raise ConfigError if one of these keys, by default all, is not set on this machine."""
         if "key" in keys and self.shared is None:
-            message = "cluster.key is missing: replicas that share a database need the same key"
+            message = "it is missing: replicas that share a database need the same key"
             raise ConfigError([Mistake(message=message, key="cluster.key", hint=NEW_KEY)])
         if mistakes := [replace(one.mistake, hint=_hint(one)) for one in self._unset(*keys).values()]:
             raise ConfigError(mistakes)
