@@ -61,9 +61,10 @@ def check(folder, id, log):
 
 def test_no_half_of_a_bundle_is_left(tmp_path, victims):
     folder, log, kept = tmp_path / "bundles", tmp_path / "log", set()
-    for _ in range(some(8, 100)):
+    for number in range(some(8, 100)):
         pid = victims.new(folder, "", log)
-        until(lambda: log.exists() and log.stat().st_size)
+        first = "begin\n" if number else "-"  # at first, until a bundle is there
+        until(lambda first=first: log.exists() and first in log.read_text())
         time.sleep(random.uniform(0, some(0.1, 0.3)))
         os.kill(pid, signal.SIGKILL)
         victims.gone()

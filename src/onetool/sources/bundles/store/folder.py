@@ -9,6 +9,7 @@ readers see either the old or the new file. The next scan removes what killed pr
 
 import errno
 import os
+import shutil
 import stat
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -391,11 +392,16 @@ def _rename_quietly(root: OpenFolder, path: str, new: str) -> None:
 
 
 def remove_quietly(root: OpenFolder, path: str) -> None:
-    """Remove a file or folder, in two attempts. Leftovers are removed later."""
+    """Remove a file or folder, in two attempts. The next scan removes leftovers."""
     for _ in range(2):
-        with suppress(OSError):
-            _remove_tree(root, path)
+        try:
+            root.unlink(path)
+        except (IsADirectoryError, PermissionError):
+            shutil.rmtree(path, ignore_errors=True, dir_fd=root.fileno())
+        except FileNotFoundError:
             return
+        except OSError:
+            continue
 
 
 def _ensure_folder(root: OpenFolder, path: str) -> bool:
@@ -420,12 +426,9 @@ def _exists(root: OpenFolder, path: str) -> bool:
 
 def _names_in(root: OpenFolder, path: str) -> list[str]:
     """Return the names in a folder, without unfinished files; empty if the folder is missing."""
-    try:
-        folder = root.folder(path)
-    except FileNotFoundError:
-        return []
-    with folder:
+    with suppress(FileNotFoundError), root.folder(path) as folder:
         return [name for name in folder.names() if not name.startswith(DRAFT)]
+    return []
 
 
 def _sync_folder(root: OpenFolder, path: str) -> None:
@@ -471,18 +474,3 @@ def _link(root: OpenFolder, path: str, other: str) -> bool:
             raise
         return False
     return True
-
-
-def _remove_tree(root: OpenFolder, path: str) -> None:
-    try:
-        is_folder = stat.S_ISDIR(root.stat(path).st_mode)
-    except FileNotFoundError:
-        return
-    if not is_folder:
-        root.unlink(path)
-        return
-    with root.folder(path) as folder:
-        names = folder.names()
-    for name in names:
-        _remove_tree(root, f"{path}/{name}")
-    root.rmdir(path)
