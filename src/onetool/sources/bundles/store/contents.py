@@ -133,14 +133,11 @@ class Contents:
         self.files: Files = {}
         self.bundles: dict[str, KeptBundle] = {}
         self.tools: dict[str, Versions] = {}  # by bundle id
+        self.by_id: dict[str, KeptTool] = {}
         self.refused: dict[str, str] = {}  # reasons, by path, for files that are fine by themselves
         self.overlay: Overlay = UnknownOverlay()
 
     # Reading
-
-    @cached_property
-    def by_id(self) -> dict[str, KeptTool]:
-        return {row.id: row for versions in self.tools.values() for row in versions.values()}
 
     @cached_property
     def in_order(self) -> list[KeptTool]:
@@ -275,7 +272,7 @@ class Contents:
         new.__dict__.update(self.__dict__)
         new.files = {name: rows for name, rows in files.items() if rows}
         if changed or is_first:
-            for computed in ("by_id", "in_order", "functions"):
+            for computed in ("in_order", "functions"):
                 new.__dict__.pop(computed, None)
             new.revision += 1
             if "" in changed or is_first:
@@ -320,7 +317,9 @@ def _derive(new: Contents, old: Contents, changed: set[str]) -> None:
     new.refused = refused
     homes = _derive_bundles(new, old, found)
     new.tools = {id: tools for id, tools in old.tools.items() if old.bundles[id].folder not in folders}
-    ids: dict[str, str] = {}  # paths by tool id
+    new.by_id = dict(old.by_id)
+    for kept in known.values():
+        del new.by_id[kept.id]
     tools = [(item, row) for items in found.values() for item, row in items if not isinstance(item, Bundle)]
     names = {(folder_of(row.path), item.slug, item.version) for item, row in tools}
     if len(names) < len(tools) or len({item.id for item, _ in tools}) < len(tools):  # else the order doesn't matter
@@ -331,14 +330,13 @@ def _derive(new: Contents, old: Contents, changed: set[str]) -> None:
             new.refused[row.path] = NO_BUNDLE
             continue
         versions = new.tools.setdefault(home.bundle.id, {})
-        same = versions.get((item.slug, item.version))
-        if item.id in new.reserved or item.id in ids:
-            new.refused[row.path] = _clash(f"the tool {item.id}", ids.get(item.id), is_id=True)
+        taken, same = new.by_id.get(item.id), versions.get((item.slug, item.version))
+        if item.id in new.reserved or taken is not None:
+            new.refused[row.path] = _clash(f"the tool {item.id}", taken.path if taken else None, is_id=True)
         elif same is not None:
             new.refused[row.path] = _clash(f"the tool {item.slug}@{item.version}", same.path, is_id=False)
         else:
-            versions[item.slug, item.version] = item.of(home.bundle.id, row)
-            ids[item.id] = row.path
+            versions[item.slug, item.version] = new.by_id[item.id] = item.of(home.bundle.id, row)
     new.tools = {id: versions for id, versions in new.tools.items() if versions}
     for folder, items in found.items():
         if folder not in homes and items and bundle_file(folder) not in new.files.get(folder, {}):
