@@ -43,7 +43,8 @@ def tool(number: int = 1, slug: str | None = None, of: int = 1, **more) -> Tool:
 def path_of(thing: Bundle | Tool) -> str:
     if isinstance(thing, Bundle):
         return f"{thing.id}/bundle.json"
-    return f"{thing.bundle_id}/tools/{thing.slug}@{thing.version}.json"
+    slug = thing.slug.replace("/", "~")  # which no slug of a file has
+    return f"{thing.bundle_id}/tools/{slug}@{thing.version}.json"
 
 
 class MemoryStorage(FolderStorage):
