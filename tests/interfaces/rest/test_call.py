@@ -191,3 +191,7 @@ def test_a_call_needs_the_token_where_there_is_one(tmp_path):
         assert reply.status_code == 200
     finally:
         api.stop()
+
+
+def test_run_is_no_tool_and_says_where_it_is(api):
+    assert "POST /run" in problem(call(api, "run", {"code": "1"}), 404, "tool_not_found")["detail"]

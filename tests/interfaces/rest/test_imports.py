@@ -130,7 +130,8 @@ def test_what_clashes_is_a_conflict(api, archive):
 
 def test_an_archive_has_its_own_media_type(api):
     for kind in ("text/plain", "application/octet-stream", "multipart/form-data"):
-        problem(send(api, "/tools/imports/zip", b"PK", **{"Content-Type": kind}), 415, "unsupported_media_type")
+        reply = send(api, "/tools/imports/zip", b"PK", **{"Content-Type": kind})
+        assert "application/zip" in problem(reply, 415, "unsupported_media_type")["detail"]
     problem(send(api, "/tools/imports/curl", b"{}", **ZIP), 415, "unsupported_media_type")
     problem(send(api, "/tools/imports/zip", b"x" * (5 * 1024**2), **ZIP), 413, "too_large")
 

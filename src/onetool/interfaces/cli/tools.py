@@ -139,6 +139,8 @@ def invoke(
     if given:
         args = read_pairs(given, app.catalog.registry.get(app.catalog.real_name(name)))
     call, result = invoke_tool(app, name, args, timeout, app.catalog.registry.allowing(allowed))
+    if result.error is not None:
+        result = msgspec.structs.replace(result, error=_with_commands(result.error, str(result.meta.get("tool"))))
     if envelope or wants_json(as_json):
         print_json({"call": call, "result": result.to_dict()}, as_json)
     else:
@@ -228,7 +230,7 @@ def print_outcome(app: App, result: ToolResult) -> None:
     for warning in result.meta.get("warnings", ()):
         print_note(f"Warning: {warning}")
     if result.error is not None:
-        print_error(_with_commands(result.error, str(result.meta.get("tool"))))
+        print_error(result.error)
     else:
         of_ot = str(result.meta.get("tool")).startswith("ot.")
         print_value(app, RunResult(ok=True, data=result.data, flow=of_ot), full=True)

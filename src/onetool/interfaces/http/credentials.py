@@ -166,8 +166,7 @@ class Credentials:
         digest = self._digest_named(principal.name, table)
         if digest is not None and (found := self._of_digest(digest, table)) is not None:
             return found
-        if self._tokens is not None and self._tokens.store.is_away:
-            return self.capped(principal)  # the other replica may know newer tokens
+        self.require_current()  # the other replica may know newer tokens
         if self.jwt is None or principal.expires is None or principal.expires <= time():  # JWTs are not stored
             raise unauthorized_error(None, self._http)
         return self.capped(principal)
@@ -192,20 +191,17 @@ class Credentials:
 
     def start_session(self, shown: bytes, principal: Principal) -> tuple[str, LoginSession]:
         """Start a session for the principal of this token. May block while another process holds the lock."""
-        return self._start(_digest(shown), principal)
+        assert self.sessions is not None  # noqa: S101 - a server has sessions
+        return self.sessions.start(_digest(shown), principal.name, principal.expires)
 
     def open_link(self, key: str) -> "tuple[str, LoginSession] | None":
         """Start a session of the owner with the key of a link. Return None if the key is not valid. Blocks.
 
         Raises DatabaseError and TimeoutError.
         """
-        if self.links is None or not self.links.use(key):
+        if self.links is None or self.sessions is None or not self.links.use(key):
             return None
-        return self._start(self.links.digest, OWNER)
-
-    def _start(self, digest: bytes, principal: Principal) -> tuple[str, LoginSession]:
-        assert self.sessions is not None  # noqa: S101 - a server has sessions
-        return self.sessions.start(digest, principal.name, principal.expires)
+        return self.sessions.start(self.links.digest, OWNER.name)
 
     def _table(self, stored: "TokenView | None" = None) -> "TokenTable | None":
         return None if self._tokens is None else self._tokens.table(stored)

@@ -235,8 +235,8 @@ class Guard:
                 raise _too_many(principal, wait)
             address = str(scope["client"][0]) if scope.get("client") else ""
             self._admissions.begin(scope, principal, address, lambda: self.rules.identify(authorization, scope))
-            if self._cluster is not None:
-                request.name_replica(principal, self._cluster.id)
+            if self._cluster is not None and principal.role == "admin":
+                request.add += ((REPLICA, self._cluster.id.encode()),)
         if route is NOWHERE:
             paths = [one.path for one in self.routes]
             near = did_you_mean(scope["path"], paths) or f"use one of {', '.join(paths)}"
@@ -355,11 +355,6 @@ class GuardedRequest:
     def is_work(self) -> bool:
         """Whether the request does work: False for reads and for streams of notifications."""
         return self.scope["method"] not in ("GET", "HEAD") and self.scope["log"].get("mcp") != "subscriptions/listen"
-
-    def name_replica(self, principal: Principal, replica: str) -> None:
-        """Tell admins which replica responds."""
-        if principal.role == "admin":
-            self.add += ((REPLICA, replica.encode()),)
 
     def check_length(self) -> None:
         """Raise HttpError if Content-Length is invalid or too large."""
@@ -518,8 +513,9 @@ def check_media_type(scope: Scope, route: Route, head: Mapping[bytes, bytes]) ->
         return
     try:
         check_content_type(head.get(b"content-type"))
-    except HttpError:
+    except HttpError as refused:
         # An unknown path is the more useful error.
         others = (route.check(scope) or ()) if route.check is not None else ()
         if head.get(b"content-type", b"").split(b";")[0].strip().lower() not in others:
-            raise
+            also = f" Here {b', '.join(others).decode()} is right, too." if others else ""
+            raise HttpError(415, refused.code, f"{refused}{also}") from None

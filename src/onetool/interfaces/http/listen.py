@@ -9,7 +9,6 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from onetool.core.errors import OneToolError
-from onetool.core.system import IS_WINDOWS
 
 TRIES = 5  # to find a port that is free on several addresses
 WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - to recognize them, not to bind them
@@ -102,8 +101,7 @@ def _bound(addresses: list[Address], port: int) -> list[socket.socket]:
 def _socket(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
     one = socket.socket(family, socket.SOCK_STREAM)
     try:
-        if not IS_WINDOWS:  # on Windows two servers could share a port
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Connections inherit this option, which detects vanished peers.
         one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if family == socket.AF_INET6:

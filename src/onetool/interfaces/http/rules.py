@@ -79,8 +79,8 @@ def read_origin(text: str) -> Origin | None:
 
 MAX_HEADER = 100  # characters of a header that are repeated in a response
 _OWN_SITES = (None, b"same-origin", b"none")  # no browser, a page of this server, a typed address
-_NAVIGATION = ((b"sec-fetch-mode", b"navigate"), (b"sec-fetch-dest", b"document"))
 _ORIGIN = re.compile(r"([a-zA-Z][\w+.-]*://(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::[0-9]{1,5})?)(?:[/?#]|$)", re.ASCII)
+_NAVIGATION = ((b"sec-fetch-mode", b"navigate"), (b"sec-fetch-dest", b"document"))
 
 
 def check_fetch_site(site: bytes | None, origin: bytes | None, scope: Scope, is_page: bool) -> None:

@@ -8,6 +8,8 @@ in `invoke`.
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from onetool.app.allow_lists import Offered
 from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.errors import OneToolError
@@ -184,6 +186,8 @@ def bare_value(result: ToolResult) -> bytes:
     error = result.error
     if error is None:
         return encode(result.data)
+    if error.code == "tool_not_found" and result.meta.get("tool") == "run":
+        error = msgspec.structs.replace(error, message=f"{error.message}; code is run with POST /run")
     refuse_unrun(error, "")
     headers = retry_after(result.meta.get(NOTE))
     more: dict[str, Any] = {"reason": error.reason, "hints": error.hints, "needs": error.needs}

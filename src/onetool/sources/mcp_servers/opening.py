@@ -312,6 +312,7 @@ async def _open_first(upstream: Upstream, stack: AsyncExitStack) -> UpstreamConn
     """Return a connection over the first transport that works, starting with the transport that worked last."""
     # Some old stdio servers exit unless the first message is `initialize`.
     ways = {"stdio": ["auto", "legacy"], "http": ["auto", "sse"], "sse": ["sse"]}[upstream.settings.transport]
+    first: Exception | None = None
     for way in sorted(ways, key=lambda way: way != upstream.way):
         try:
             async with AsyncExitStack() as attempt:
@@ -322,8 +323,12 @@ async def _open_first(upstream: Upstream, stack: AsyncExitStack) -> UpstreamConn
             ways.remove(way)
             cause = root_cause(error)
             is_old = isinstance(cause, HttpStatusError) and cause.status in OLD_WAYS
+            if first is not None and way == "sse":
+                hint = "is the path of its URL right? It is often /mcp"
+                raise ToolFailure(f"{why(first)}, and it isn't an older server (SSE) either; {hint}") from first
             if not ways or not (isinstance(cause, ProcessEndedError) or way == "sse" or is_old):
                 raise
+            first = error
             upstream.server_log.note(f"{why(error)}; trying the older transport")
             upstream.server_log.words.clear()
     raise AssertionError("there is always a transport")
