@@ -5,6 +5,7 @@ from itertools import count, product
 import pytest
 from helpers import calls
 from sources.bundles.openapi.documents import (
+    answer,
     body,
     document,
     from_openapi,
@@ -93,6 +94,16 @@ def test_references_in_circles():
     assert found.tools[0][2]["argSchema"]["properties"]["body"]["type"] == "array"
     all_of = {"schemas": {"A": {"allOf": [{"$ref": "#/components/schemas/A"}]}}}
     imported({"/x": {"post": body({"$ref": "#/components/schemas/A"})}}, components=all_of)
+
+
+def test_results_that_multiply():
+    def following(n):
+        return {"anyOf": [schema(f"S{n}"), {"type": "string"}]}
+
+    schemas = {f"S{n}": {"properties": {"a": following(n + 1), "b": following(n + 1)}} for n in range(2_000)}
+    schemas |= {f"T{n}": {"allOf": [schema(f"T{n + 1}"), {"properties": {f"p{n}": {}}}]} for n in range(2_000)}
+    tool = one(answer({"properties": {"s": schema("S0"), "t": schema("T0")}}), components={"schemas": schemas})
+    assert len(str(tool["outputSchema"])) < 20_000
 
 
 def test_a_long_chain_and_a_wide_graph():

@@ -6,9 +6,8 @@ Alternatives and parts (`anyOf`, `oneOf`, `allOf`) become one schema with the me
 schema is cheap to check. Components are copied once for a document.
 """
 
-from collections.abc import Iterable
 from contextlib import suppress
-from itertools import chain, repeat
+from itertools import chain
 from typing import Any, NamedTuple
 
 from onetool.sources.bundles.import_names import UniqueSlugs, printable
@@ -22,6 +21,7 @@ from onetool.sources.bundles.openapi.schemas import (
     definition_name,
     encoding_of,
     is_json,
+    kind_of,
     known_media,
     outline,
     shallow,
@@ -86,7 +86,7 @@ class Results:
 
     def _schema(self, alternatives: list[Any]) -> Schema:
         """Return the schema of a whole result, with the definitions within reach that aren't too large."""
-        root = _joined(map(self._content, alternatives), is_union=True)
+        root = self._joined([*map(self._content, alternatives)], is_union=True)
         if isinstance(types := root.get("type"), list):  # only parts of a result may be null
             known = [one for one in types if one != "null"]
             root["type"] = known[0] if len(known) == 1 else known or "null"
@@ -101,21 +101,22 @@ class Results:
             self._definitions[name] = defined(self._content({"$ref": self._refs[name]}))
         return self._definitions[name]
 
-    def _content(self, schema: Any, level: int = 0) -> Schema:
+    def _content(self, schema: Any, depth: int = 0) -> Schema:
         """Return the copy of a schema, or of the component that it refers to."""
         try:
             found = self._document.object(schema)
         except UnresolvedError:
             return {}
         if found is schema:
-            return self._copied(found, level)
+            return self._copied(found, depth)
         if id(found) not in self._copies:
             self._copies[id(found)] = {}  # for parts that refer to the whole
-            self._copies[id(found)] = self._copied(found, level)
+            self._copies[id(found)] = self._copied(found, depth)
         return self._copies[id(found)]
 
-    def _copied(self, schema: Any, level: int = 0) -> Schema:
-        if not isinstance(schema, dict) or level > MAX_DEPTH:
+    def _copied(self, schema: Any, depth: int, is_inside: bool = False) -> Schema:
+        """Copy a schema. Components are only joined with a whole one: inside, they would multiply."""
+        if not isinstance(schema, dict) or depth > MAX_DEPTH:
             return {}
         about = {"description": text} if (text := printable(schema.get("description"), MAX_DESCRIPTION)) else {}
         if isinstance(ref := schema.get("$ref"), str):
@@ -123,13 +124,34 @@ class Results:
                 self._names[ref] = self._taken.take([definition_name(ref)])
                 self._refs[self._names[ref]] = ref
             return {"$ref": f"{DEFINITIONS}{self._names[ref]}", **about}
-        words = [word for word in ("allOf", "anyOf", "oneOf") if isinstance(schema.get(word), list)]
-        inner = (map(self._content, schema[word], repeat(level + 1)) for word in words)
-        joined = (_joined(parts, word != "allOf") for word, parts in zip(words, inner, strict=True))
-        parts = [self._own(schema, level), *joined]
-        return {**_joined(parts, is_union=False), **about}
+        parts = [self._own(schema, depth)]
+        for word in ("allOf", "anyOf", "oneOf"):
+            if isinstance(found := schema.get(word), list):
+                copies = (
+                    self._copied(one, depth + 1, True) if is_inside else self._content(one, depth + 1) for one in found
+                )
+                parts.append(self._joined([*copies], word != "allOf"))
+        return {**self._joined(parts, is_union=False), **about}
 
-    def _own(self, schema: dict[str, Any], level: int) -> Schema:
+    def _joined(self, parts: list[Schema], is_union: bool) -> Schema:
+        """Join the parts. A reference stays if nothing else says more than a type."""
+        given = [part for part in parts if (part.get("type") != ["null"] if is_union else part)]
+        if not any("$ref" in part for part in given):
+            return _joined(given, is_union)
+        if not is_union:
+            given = [part for part in given if part.keys() - {"type", "description"}]
+        if len(given) > 1:
+            given = [self._type(part["$ref"]) if "$ref" in part else part for part in given]
+        return _joined(given, is_union)
+
+    def _type(self, ref: str) -> Schema:
+        try:
+            kind = kind_of(self._document.object({"$ref": self._refs[ref.removeprefix(DEFINITIONS)]}))
+        except UnresolvedError:
+            return {}
+        return {"type": [kind, "null"]} if kind in TYPES else {}
+
+    def _own(self, schema: dict[str, Any], depth: int) -> Schema:
         """Return a copy of the keywords that describe a value, without alternatives and parts."""
         given = schema.get("type")
         types = [
@@ -143,19 +165,18 @@ class Results:
             copied["examples"] = values[:MAX_EXAMPLES]
         if isinstance(members := schema.get("properties"), dict):
             copied["properties"] = {
-                name: self._copied(member, level + 1)
+                name: self._copied(member, depth + 1, True)
                 for name, member in members.items()
                 if not (isinstance(member, dict) and member.get("writeOnly") is True)
             }
         for key in ("items", "additionalProperties"):
             if isinstance(schema.get(key), dict):
-                copied[key] = self._copied(schema[key], level + 1)
+                copied[key] = self._copied(schema[key], depth + 1, True)
         return copied
 
 
-def _joined(parts: Iterable[Schema], is_union: bool) -> Schema:
+def _joined(given: list[Schema], is_union: bool) -> Schema:
     """Return one schema with the members of all parts: for values of any of them, or of all of them."""
-    given = [part for part in parts if (part.get("type") != ["null"] if is_union else part)]
     if len(given) < 2 or not all(given):
         return dict(given[0]) if len(given) == 1 else {}
     joined: Schema = {}
