@@ -162,15 +162,16 @@ class ResponseOptions(CamelStruct, frozen=True, kw_only=True):
 
 
 class RequestStep(CamelStruct, frozen=True, kw_only=True):
-    """One of several requests. Later requests use its value as `${steps.NAME.…}`.
-
-    `when` is a condition: JMESPath over `{args, steps}`, or one placeholder. The value of a skipped step is null.
-    """
+    """One of several requests. Later requests use its value as `${steps.NAME.…}`."""
 
     name: Annotated[StepName, Meta(description="Later requests use its value as `${steps.NAME.…}`.")]
     request: Request
     response: ResponseOptions = ResponseOptions()
-    when: Annotated[str, Meta(description="JMESPath over `{args, steps}`, or one placeholder. Default: always.")] = ""
+    when: Annotated[str, Meta(description="No longer supported: write a script.")] = ""
+
+    def __post_init__(self) -> None:
+        if self.when:
+            raise ValueError("`when` is no longer supported: write a script that calls a tool for each request")
 
 
 Steps = Annotated[

@@ -56,7 +56,7 @@ class _Words:
 
 
 def previewed(
-    request: "ToolRequest", args: Mapping[str, Any], context: "HttpContext", step: str = "", when: str | None = None
+    request: "ToolRequest", args: Mapping[str, Any], context: "HttpContext", step: str = ""
 ) -> PreviewRequest:
     """Return the request as it would be sent. Raise BadArguments or ToolFailure for an invalid value."""
     words = _Words(request.step_values)
@@ -86,8 +86,6 @@ def previewed(
     headers = {name: shown(f"the header {name}", value) for name, value in headers.items()}
     if words.steps:
         notes.append("${steps.…} stands for the value of an earlier request")
-    if when:
-        notes.append(f"sent only if this holds: {when}")
     return PreviewRequest(
         method=signed.method,
         url=url,

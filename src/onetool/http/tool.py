@@ -1,8 +1,7 @@
 """`HttpTool` is the handler of an HTTP tool: it turns arguments into a value with one or several requests.
 
-Each of several requests is a step with a name and an optional condition. A step uses the values of earlier steps as
-`${steps.NAME.…}` in its request and as `steps.NAME.…` in its condition. These names are checked when the tool is
-defined.
+Each of several requests is a step with a name. A step uses the values of earlier steps as `${steps.NAME.…}`. These
+names are checked when the tool is defined.
 """
 
 import asyncio
@@ -14,7 +13,6 @@ from typing import Any, NamedTuple
 from onetool.core.context import CallContext, current_call
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.core.redaction import mask_values
-from onetool.core.text import did_you_mean
 from onetool.http.auth import Authenticator, encoded_parts
 from onetool.http.client import HttpContext
 from onetool.http.definition import HttpImpl, RequestStep, ToolLimits, all_sending_seconds, total_seconds
@@ -22,26 +20,19 @@ from onetool.http.errors import UnmetNeedError, with_message
 from onetool.http.files import load_files
 from onetool.http.placeholders import (
     STEPS,
-    KnownNames,
     Lookup,
     Placeholder,
     StepNames,
     TemplateError,
     TemplateErrors,
     argument_names,
-    parse_text,
 )
 from onetool.http.preview import PreviewRequest, previewed
-from onetool.http.response import Selector, SelectorError
 from onetool.http.tool_request import ToolRequest
 from onetool.http.upstream import OnResponse, ShowResponse
 from onetool.http.url import Url
 
-ARGS = "args"
 MIN_CREDENTIAL = 4  # characters: shorter values are too common to be masked everywhere
-
-# JMESPath nodes whose first child sees all the data, and whose other children see the result of the first.
-_NARROWING = ("subexpression", "index_expression", "pipe", "projection", "value_projection", "filter_projection")
 
 REPORT_SECONDS = 0.1  # reserved at the end of a call for reporting which steps were done
 
@@ -98,79 +89,9 @@ class CredentialMask:
         return mask_values(value, self._texts) if self._texts else value
 
 
-class StepCondition(Selector):
-    """`when` of a step: JMESPath over `{args, steps}`, or one placeholder.
-
-    As in JMESPath, null, false and empty values are false; everything else is true, including the number 0.
-    """
-
-    _WHAT, _DATA = "condition", "the arguments and steps"
-
-    def __init__(self, text: str, arg_schema: Mapping[str, Any], steps: StepNames) -> None:
-        self._placeholder: Placeholder | None = None
-        if "${" in text:
-            names = KnownNames(arg_schema, steps)
-            placeholder = self._placeholder = parse_text(text, names, "/when").alone
-            if placeholder is None:
-                how = "`steps.find.id == null`, `args.force`"
-                raise TemplateError(f"a condition is one placeholder, or JMESPath: {how}", "/when")
-            if placeholder.is_secret:
-                hint = did_you_mean(placeholder.name, names) or "a condition is about arguments and steps"
-                raise TemplateError(f"`${{{placeholder.name}}}` is not an argument; {hint}", "/when")
-            return
-        try:
-            super().__init__(text)
-        except SelectorError as error:
-            raise TemplateError(f"it is not a JMESPath expression: {error}", "/when") from None
-        for path in _roots(self.tree):
-            _check_root(path, arg_schema, steps)
-
-    async def holds(self, args: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-        if (placeholder := self._placeholder) is not None:
-            known = args if placeholder.step is None else values_for([placeholder], values)
-            value = known.get(placeholder.name)
-        else:
-            value = await asyncio.to_thread(self.now, {ARGS: dict(args), STEPS: dict(values)})
-        return not (value is None or value is False or (isinstance(value, str | list | dict) and not value))
-
-
-def _roots(node: Any) -> Iterator[tuple[str, ...]]:
-    """Yield the names that an expression looks up in all the data, up to the second one: `steps.find`."""
-    if not isinstance(node, dict) or node.get("type") == "expref":
-        return
-    kind, parts = node.get("type"), node.get("children") or []
-    if kind in _NARROWING and parts[0]["type"] == "not_expression":
-        raise TemplateError("`!a.b` means `(!a).b` in JMESPath: write `!(a.b)`", "/when")
-    if kind == "field":
-        yield (node["value"],)
-    elif kind == "subexpression" and [part["type"] for part in parts[:2]] == ["field", "field"]:
-        yield parts[0]["value"], parts[1]["value"]
-    else:
-        for part in parts[:1] if kind in _NARROWING else parts:
-            yield from _roots(part)
-
-
-def _check_root(path: tuple[str, ...], arg_schema: Mapping[str, Any], steps: StepNames) -> None:
-    first, *rest = path
-    if path == ("null",):  # the literal null, since no field has this name
-        return
-    if first in ("true", "false"):
-        raise TemplateError(f"{first} is a name in JMESPath: write it between backticks, `{first}`", "/when")
-    if first not in (ARGS, STEPS):
-        raise TemplateError(f"{first!r} has no meaning here: a condition begins with `args.` or `steps.`", "/when")
-    if first == STEPS and rest and (why := steps.why_unknown(rest[0])):
-        raise TemplateError(why, "/when")
-    known = argument_names(arg_schema)
-    if first == ARGS and rest and rest[0] not in known and not arg_schema.get("additionalProperties"):
-        hint = did_you_mean(rest[0], known) or f"known: {', '.join(sorted(known)) or 'none'}"
-        raise TemplateError(f"there is no argument {rest[0]!r}; {hint}", "/when")
-
-
 class _Step(NamedTuple):
     name: str
     request: ToolRequest
-    condition: StepCondition | None
-    when: str | None = None  # its text
 
 
 class HttpTool:
@@ -194,16 +115,14 @@ class HttpTool:
         self._context = context
         if impl.request is not None:
             self._alone = ToolRequest(impl.steps[0], arg_schema, limits, bundle=bundle)
-            self._steps = [_Step("", self._alone, None)]
+            self._steps = [_Step("", self._alone)]
         else:
             self._alone = None
             self._steps = list[_Step]()
             errors = TemplateErrors()
             for number, (step, names) in enumerate(zip(impl.steps, step_names(impl.steps, arg_schema), strict=True)):
                 with errors.part(f"/requests/{number}"):
-                    condition = StepCondition(step.when, arg_schema, names) if step.when else None
-                    request = ToolRequest(step, arg_schema, limits, names, bundle)
-                    self._steps.append(_Step(step.name, request, condition, step.when))
+                    self._steps.append(_Step(step.name, ToolRequest(step, arg_schema, limits, names, bundle)))
             errors.raise_all()
         self._total = all_sending_seconds(impl, limits)
         self.timeout = total_seconds(impl, limits)
@@ -233,7 +152,7 @@ class HttpTool:
         context, requests = self._context(), list[PreviewRequest]()
         for step in self._steps:
             with _named(step.name, ()) if step.name else nullcontext():
-                requests.append(previewed(step.request, args, context, step.name, step.when))
+                requests.append(previewed(step.request, args, context, step.name))
         return requests
 
     @property
@@ -276,25 +195,16 @@ class HttpTool:
                 loaded = await load_files(self._files, args, context.files, self._max_request_bytes, context.redact)
             if self._alone is not None:
                 return await self._alone.send(loaded, secret, context, call.progress if call else None, self._total)
-            return await self._send_all(args, loaded, secret, context, call)
+            return await self._send_all(loaded, secret, context, call)
         finally:  # not earlier: only now all credentials from steps are known and masked
             if on_response is not None:
                 for show in shows:
                     on_response(await asyncio.to_thread(show))
 
     async def _send_all(
-        self,
-        args: Mapping[str, Any],
-        loaded: Mapping[str, Any],
-        secret: Lookup,
-        context: HttpContext,
-        call: CallContext | None,
+        self, args: Mapping[str, Any], secret: Lookup, context: HttpContext, call: CallContext | None
     ) -> Any:
-        """Send the requests in sequence, and return the value of the last one sent; None if none was.
-
-        `loaded` are the arguments with the content of files; conditions see `args`, the original arguments.
-        """
-        self._rehearse(loaded, secret, context)
+        """Send the requests in sequence, and return the value of the last one."""
         seconds = self._total
         if call is not None:  # steps end a moment before the call's deadline, so that there is time to report them
             left = call.left()
@@ -309,15 +219,12 @@ class HttpTool:
             for step in self._steps:
                 is_last = step is self._steps[-1]
                 with _named(step.name, done):
-                    if step.condition is not None and not await step.condition.holds(args, values):
-                        values[step.name] = None
-                        continue
                     step_values = values_for(step.request.step_values, values)
                     mask.add(step.request.credentials, step_values)
                     on_event = call.progress if call is not None and is_last else None
                     seconds = max(until - monotonic(), 0.001)
                     clean = None if is_last else context.redact
-                    arguments = {**loaded, **step_values}
+                    arguments = {**args, **step_values}
                     result = await step.request.send(arguments, secret, masking, on_event, seconds, clean)
                 if not is_last:  # don't pass on a secret that a server echoed
                     values[step.name] = result = await asyncio.to_thread(context.redact, result)
@@ -326,15 +233,6 @@ class HttpTool:
             for step in self._steps:
                 mask.add(step.request.credentials, values_for(step.request.step_values, values))
         return mask(result)
-
-    def _rehearse(self, args: Mapping[str, Any], secret: Lookup, context: HttpContext) -> None:
-        """Raise known problems with any step before the first is sent: half of a sequence is worse than none."""
-        for step in self._steps:
-            if step.condition is None:
-                with _named(step.name, ()):
-                    unknown = {value.name: f"value-{at}" for at, value in enumerate(step.request.step_values)}
-                    request, _ = step.request.prepared({**args, **unknown}, secret, context)
-                    context.hosts.check(request.url)
 
 
 class _NotStored(NamedTuple):

@@ -177,7 +177,7 @@ def test_several_requests_and_pre_processors_are_shown(here, monkeypatch):
     make = {"method": "POST", "urlTemplate": "https://b.example.com/${steps.find.id}", "auth": auth}
     tool = {
         "type": "http",
-        "httpImpl": {"requests": [find, {"name": "make", "request": make, "when": "steps.find.id"}]},
+        "httpImpl": {"requests": [find, {"name": "make", "request": make}]},
         "preProcessors": [{"type": "script", "code": "args.get('x', args)"}],
     }
     did("add", "many/both", "-", "--create", stdin=json.dumps(tool))
@@ -189,7 +189,7 @@ def test_several_requests_and_pre_processors_are_shown(here, monkeypatch):
     assert [one["name"] for one in shown["needs"]["secrets"]] == ["KEY"]
     screen = seen(monkeypatch, "show", "many/both")
     assert "find: GET https://a.example.com/" in screen
-    assert "make: POST https://b.example.com/${steps.find.id}  when steps.find.id" in screen
+    assert "make: POST https://b.example.com/${steps.find.id}" in screen
     assert "preProcessors[0]:\nargs.get('x', args)" in screen
 
 

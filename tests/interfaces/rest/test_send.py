@@ -133,12 +133,11 @@ def test_secrets_and_cookies_are_hidden(site):
     assert "s3cr3t" not in reply.text
 
 
-@pytest.mark.parametrize("when", ["`true`", "`false`"])
-def test_what_a_step_logs_in_with_is_hidden(site, when):
+def test_what_a_step_logs_in_with_is_hidden(site):
     login = {"Authorization": "Bearer ${steps.first.token}"}
     steps = [
         {"name": "first", "request": {"urlTemplate": f"{site.url}/token"}},
-        {"name": "second", "when": when, "request": {"urlTemplate": f"{site.url}/2", "headers": login}},
+        {"name": "second", "request": {"urlTemplate": f"{site.url}/2", "headers": login}},
     ]
     reply = site.send("", tool={"httpImpl": {"requests": steps}})
     assert json.loads(reply.json()["responses"][0]["body"]) == {"token": "***"}

@@ -510,7 +510,7 @@ export interface components {
             /** @default false */
             followRedirects?: boolean;
         };
-        /** @description One of several requests. Later requests use its value as `${steps.NAME.…}`. `when` is a condition: JMESPath over `{args, steps}`, or one placeholder. The value of a skipped step is null. */
+        /** @description One of several requests. Later requests use its value as `${steps.NAME.…}`. */
         RequestStep: {
             /** @description Later requests use its value as `${steps.NAME.…}`. */
             name: string;
@@ -518,7 +518,7 @@ export interface components {
             /** @default {} */
             response?: components["schemas"]["Response"];
             /**
-             * @description JMESPath over `{args, steps}`, or one placeholder. Default: always.
+             * @description No longer supported: write a script.
              * @default
              */
             when?: string;

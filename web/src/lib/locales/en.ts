@@ -493,7 +493,6 @@ export const en = {
   "build.slug.hint": "In code: {name}",
   "build.step.add": "Another request",
   "build.step.name": "Name of the step",
-  "build.step.when": "Only if",
   "build.steps.hint":
     "Requests are sent in this order. ${steps.NAME.part} is the value of an earlier step; the tool returns the last value.",
   "build.steps.make": "Use several requests",

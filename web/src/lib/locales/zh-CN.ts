@@ -487,7 +487,6 @@ export const zhCN: Messages = {
   "build.slug.hint": "代码中：{name}",
   "build.step.add": "再加一个请求",
   "build.step.name": "步骤名称",
-  "build.step.when": "仅当",
   "build.steps.hint": "请求按此顺序发送。${steps.NAME.part} 是前面步骤的值；工具返回最后一个值。",
   "build.steps.make": "使用多个请求",
   "build.tags": "标签",

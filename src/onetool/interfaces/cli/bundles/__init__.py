@@ -193,8 +193,7 @@ def _show_tool(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
         http = tool.get("httpImpl") or {}
         for step in http.get("requests") or ([http] if http else []):
             request, name = step.get("request", {}), f"{step['name']}: " if "name" in step else ""
-            condition = f"  when {step['when']}" if step.get("when") else ""
-            echo(printable(f"{name}{request.get('method', 'GET')} {request.get('urlTemplate', '')}{condition}"))
+            echo(printable(f"{name}{request.get('method', 'GET')} {request.get('urlTemplate', '')}"))
         print_json(next(tool[key] for key in IMPLEMENTATIONS if tool.get(key) is not None), as_json=False)
     schema = tool["argSchema"]
     arguments: list[tuple[str, str, str, str]] = []

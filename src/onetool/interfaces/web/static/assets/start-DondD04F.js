@@ -1,0 +1,1 @@
+export{t as start}from"./base-CN36Y1mC.js";

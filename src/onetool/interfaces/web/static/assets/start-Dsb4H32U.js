@@ -1,1 +1,0 @@
-export{t as start}from"./base-B3SygsRZ.js";
