@@ -11,6 +11,7 @@ from onetool import App, ToolCall
 from onetool.app.audit import audit_mistakes, noted_command
 from onetool.core.principal import Principal, current_address, current_principal
 from onetool.database import DatabaseError
+from onetool.database.restoring import restore
 from onetool.database.sqlite import SqliteDatabase
 from onetool.services.access_tokens import new_token
 from onetool.services.audit import AuditUnavailableError, table
@@ -259,6 +260,8 @@ def test_where_it_is_required_no_call_runs_while_the_database_is_out_of_order(op
     assert (result.error.code, result.error.reason) == ("execution_error", "audit_unavailable")
     if harm == "no file":
         file.rmdir()
+    elif harm == "damaged":
+        restore(file)
     holder.close()
     assert call(app, "mine.count").data == 0
 

@@ -165,13 +165,3 @@ def test_under_an_allow_list_the_rest_is_not_there(app):
     assert value(app, "ot.packs(info='list')", allowed) == ["ot", "time"]
     assert "fs." not in str(value(app, "ot.search('list a folder', limit=20)", allowed))
     assert "fs." not in value(app, "ot.help('list_dir')", allowed)
-
-
-def test_a_server_of_a_project_sets_its_damaged_database_aside(app):
-    app.runtime.store_result("somebody's own text")
-    database = state_file(app.config)
-    for file in database.parent.glob("state.db-*"):
-        file.unlink()
-    database.write_bytes(b"not a database" * 1000)
-    app.require_state()
-    assert list(database.parent.glob("state.db.damaged-*"))

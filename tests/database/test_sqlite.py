@@ -7,13 +7,13 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 
 import pytest
-from helpers import NOBODY, as_nobody, until
+from helpers import NOBODY, until
 
 from onetool.database import DatabaseAwayError, DatabaseError, sqlite
 from onetool.database.connection import DamagedDatabaseError
+from onetool.database.restoring import is_sound, restore
 from onetool.database.sqlite import SqliteDatabase
 
 posix = pytest.mark.skipif(os.name != "posix", reason="modes and owners")
@@ -49,7 +49,7 @@ def names(database):
 
 def test_reading_makes_nothing(opened, file):
     database = opened()
-    assert (names(database), database.has_lost, database.size) == ([], False, 0)
+    assert (names(database), database.size) == ([], 0)
     database.stamp()
     database.shrink()
     assert not os.listdir(file.parent)
@@ -120,47 +120,6 @@ def test_a_file_system_without_shared_memory_is_enough(opened, file):
     assert not file.with_name("state.db-wal").exists()
 
 
-# Where nothing can be written
-
-
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become another user")
-def test_a_read_only_folder_can_be_read(opened, file):
-    database = opened()
-    database.write(put("one"))
-    database.close()
-    with as_nobody(file.parent):
-        database = SqliteDatabase(file)
-        assert (names(database), database.is_read_only) == (["one"], True)
-        with pytest.raises(DatabaseError, match=r"readonly database .fix: make the file and its folder writable"):
-            database.write(put("two"))
-        assert names(database) == ["one"]
-        database.close()
-        absent = SqliteDatabase(file.with_name("none.db"))
-        with pytest.raises(DatabaseError, match=r"Permission denied .fix: make the file and its folder writable"):
-            absent.write(put("two"))
-    assert os.listdir(file.parent) == ["state.db"]
-
-
-@pytest.mark.attack("credentials")
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become another user")
-def test_changes_in_a_read_only_folder_are_noticed(opened, file):
-    """A container may have the folder of another server read-only: what is revoked there counts here."""
-    database = opened()
-    database.write(put("one"))
-    database.close()
-    with as_nobody(file.parent):
-        database = SqliteDatabase(file)
-        before = database.stamp()
-        assert database.stamp() == before
-        os.seteuid(0)
-        with closing(sqlite3.connect(file)) as connection, connection:
-            connection.execute("INSERT INTO counters VALUES ('two', 1)")
-        os.seteuid(NOBODY)
-        assert database.stamp() != before
-        assert names(database) == ["one", "two"]
-        database.close()
-
-
 def test_a_full_disk_is_told_and_loses_nothing(opened, file):
     database = opened()
     database.write(put("one"))
@@ -205,7 +164,7 @@ def test_a_file_of_another_user_is_refused(opened, file):
 
 
 @pytest.mark.parametrize("damage", ["no database", "torn"])
-def test_a_damaged_file_is_set_aside(opened, file, damage):
+def test_a_damaged_file_is_an_error_that_names_the_command(opened, file, damage):
     database = opened()
     database.write(put("one"))
     database.close()
@@ -215,12 +174,44 @@ def test_a_damaged_file_is_set_aside(opened, file, damage):
             stream.write(b"x" * (file.stat().st_size - 4096))
     else:
         file.write_bytes(b"no database" * 1000)
-    with pytest.raises(DamagedDatabaseError, match=r"is damaged .* it was renamed"):
-        names(opened())
-    again = opened()
-    assert (names(again), again.has_lost) == (["damaged"], True)
-    again.write(put("two"))
-    assert len(list(file.parent.glob("state.db.damaged-*"))) == 1
+    before = file.read_bytes()
+    for _ in range(2):
+        with pytest.raises(DamagedDatabaseError, match=r"^state.db is damaged: .* .fix: `onetool db restore` saves"):
+            names(opened())
+    assert (file.read_bytes(), list(file.parent.glob("*damaged*"))) == (before, [])
+
+
+def test_what_can_be_read_is_restored(opened, file):
+    """Each page is damaged in turn: the other rows are saved, and the counts are right or said to be unknown."""
+    database = opened()
+    sql = "INSERT INTO documents (kind, key, body, version, modified_at) VALUES (%s, %s, %s, 1, 1)"
+    rows = [(kind, str(number), b"x" * 1000) for kind in ("hosts", "tokens") for number in range(20)]
+    database.write(lambda work: work.execute_many(sql, rows))
+    database.write(lambda work: work.execute("INSERT INTO ask_sessions VALUES ('', 's', 1, NULL)"))
+    database.write(lambda work: work.execute("INSERT INTO ask_messages VALUES ('', 's', 0, 'user', %s)", (b"{}",)))
+    database.shrink()
+    database.close()
+    whole, saved_once = file.read_bytes(), 0
+    for page in range(len(whole) // 4096):
+        for left in file.parent.glob("state.db*"):
+            left.unlink()
+        file.touch(0o600)
+        damaged = whole[: page * 4096] + bytes(4096) + whole[(page + 1) * 4096 :]
+        file.write_bytes(damaged)
+        kept, found = restore(file)
+        assert kept.read_bytes() == damaged
+        kinds = {one.kind: one for one in found}
+        again = opened()
+        counted = dict(again.read(lambda work: work.execute("SELECT kind, count(*) FROM documents GROUP BY kind")))
+        for kind in ("hosts", "tokens"):
+            saved, lost = (kinds[kind].saved, kinds[kind].lost) if kind in kinds else (0, None)
+            assert counted.get(kind, 0) == saved
+            assert lost is None or saved + lost == 20
+            saved_once += saved
+        again.write(put("one"))
+        assert is_sound(file)
+        again.close()
+    assert saved_once > 2 * 20 * (len(whole) // 4096 - 20)
 
 
 # Space
@@ -231,23 +222,6 @@ def free(database, rows):
     sql = "INSERT INTO documents (kind, key, body, version, modified_at) VALUES ('large', %s, %s, 1, 1)"
     database.write(lambda work: work.execute_many(sql, [(str(number), b"x" * 2**20) for number in range(rows)]))
     database.write(lambda work: work.execute("DELETE FROM documents WHERE kind = 'large'"))
-
-
-def test_a_loss_is_known_though_the_disk_was_too_full_to_write_it(opened, file, monkeypatch):
-    database = opened()
-    database.write(put("one"))
-    database.close()
-    file.write_bytes(b"no database" * 1000)
-
-    def fail(*_, **__):
-        raise DatabaseError("the disk is full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SqliteDatabase, "write", fail)
-        with pytest.raises(DatabaseError):
-            names(opened())
-    assert opened().has_lost
-    assert names(opened()) == []
 
 
 def test_space_of_deleted_rows_is_given_back(opened, file):
@@ -300,16 +274,6 @@ def test_a_stamp_waits_neither_for_other_processes_nor_for_threads_that_wait(ope
         holder.close()
         writing.result()
     assert names(database) == ["two"]
-
-
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become another user")
-def test_a_damaged_file_that_can_not_be_set_aside(file):
-    file.write_bytes(b"no database" * 1000)
-    file.chmod(0o600)
-    with as_nobody(file.parent), pytest.raises(DamagedDatabaseError) as told:
-        names(SqliteDatabase(file))
-    assert "it can't be renamed: Permission denied (fix: make the file and its folder writable" in str(told.value)
-    assert os.listdir(file.parent) == ["state.db"]
 
 
 def test_what_must_survive_a_power_failure_waits_for_the_disk(tmp_path):

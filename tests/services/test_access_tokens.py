@@ -14,6 +14,7 @@ from helpers import until
 from onetool.core.principal import Principal, Rate
 from onetool.database import DatabaseAwayError
 from onetool.database import documents as documents_module
+from onetool.database.restoring import restore, set_aside
 from onetool.services.access_tokens import (
     DOCUMENT,
     MARKER,
@@ -295,7 +296,8 @@ def test_a_database_that_is_deleted_opens_no_server(store, tmp_path):
     assert started.find(token_digest(started.add("ci")))
 
 
-def test_a_damaged_database_is_set_aside_and_opens_no_server(tmp_path, caplog):
+@pytest.mark.parametrize("how", ["restored", "begun anew"])
+def test_a_damaged_database_opens_no_server(tmp_path, caplog, how):
     text = stored_tokens(tmp_path).add("ci")
     gc.collect()  # a connection that is closed later would write its log to the file
     for file in tmp_path.glob("state.db-*"):
@@ -304,10 +306,10 @@ def test_a_damaged_database_is_set_aside_and_opens_no_server(tmp_path, caplog):
     store = stored_tokens(tmp_path)
     assert (store.find(token_digest(text)), store.guards) == (None, True)
     assert "is damaged" in caplog.text
+    restore(tmp_path / "state.db") if how == "restored" else set_aside(tmp_path / "state.db")
     assert list(tmp_path.glob("state.db.damaged-*"))
-    started = stored_tokens(tmp_path)
-    assert (started.find(token_digest(text)), started.guards) == (None, True)
-    assert in_home(tmp_path, "servers").has_lost
+    for opened in (store, stored_tokens(tmp_path)):
+        assert (opened.find(token_digest(text)), opened.guards, opened.list()) == (None, True, ())
 
 
 def test_the_marker_is_there_before_the_first_token(store, tmp_path, monkeypatch):

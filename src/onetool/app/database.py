@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.state_folders import STATE_FILE
-from onetool.database.connection import (
-    DamagedDatabaseError,
-    DatabaseError,
-    NewerDatabaseError,
-    OlderReplicasError,
-)
+from onetool.database.connection import DatabaseError, NewerDatabaseError, OlderReplicasError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,7 +64,7 @@ class AppDatabase:
             return self._state
 
     def require_file(self) -> None:
-        """Raise DatabaseError if `state.db` exists and can't be read. A damaged file is replaced and logged.
+        """Raise DatabaseError if `state.db` exists and can't be read.
 
         PostgreSQL may be unreachable at first. Raise DatabaseError if this version can't use its tables.
         """
@@ -83,12 +78,8 @@ class AppDatabase:
         if not os.path.lexists(state_file(self._config)):
             return
         state = self._state_file()
-        with suppress(DamagedDatabaseError):
-            state.require()
         state.require()
         state.stamp()  # keeps a connection open, so that no other process can lock the file exclusively
-        if state.is_read_only:
-            log.warning("%s is read-only: nothing is stored", state.file)
 
     def rates(self) -> "SharedWindows | None":
         """Return the rate windows of requests and sign-ins; None if no other process shares them."""

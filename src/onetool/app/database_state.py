@@ -13,7 +13,6 @@ from onetool.database import Database, Transaction
 from onetool.database.connection import DatabaseAwayError, DatabaseError
 from onetool.database.migrations import missing, tables
 from onetool.database.sqlite import SqliteDatabase
-from onetool.database.sqlite_errors import READ_ONLY_FIX, RESTORE_FIX
 
 _ADVICE = {  # how to fix an error, by a pattern in its message
     "password authentication failed": "check the user and the password in the address",
@@ -46,25 +45,20 @@ class DatabaseState(msgspec.Struct, frozen=True):
 
 
 class FileState(msgspec.Struct, frozen=True):
-    """The state of `state.db`. `bytes` includes its log; `schema` is the number of the last migration. `was_damaged`
-    means that it replaces a lost file, and that no backup was restored and no token added since.
-    """
+    """The state of `state.db`. `bytes` includes its log; `schema` is the number of the last migration."""
 
     file: str
     exists: bool
     bytes: int
     schema: int
-    is_read_only: bool
-    was_damaged: bool
 
 
 def file_state(database: Database) -> FileState:
     """Return the state of a SQLite database. Raises DatabaseError."""
     assert isinstance(database, SqliteDatabase)  # noqa: S101 - configs without `database` use SQLite
-    was_damaged = database.loss == "open"  # opens it
     schema = database.read(lambda work: work.execute("SELECT max(number) FROM onetool_migrations")[0][0])
     exists = database.file.exists()
-    return FileState(str(database.file), exists, database.size, schema, database.is_read_only, was_damaged)
+    return FileState(str(database.file), exists, database.size, schema)
 
 
 def database_state(database: Database) -> DatabaseState:
@@ -134,16 +128,8 @@ def read_state(config: Config) -> DatabaseState:
 
 def _file_mistakes(config: Config) -> Iterator[Mistake]:
     state = open_state_file(config)
-    file = str(state.file)
     try:
-        if state.loss == "open":
-            hint = f"{RESTORE_FIX}; if there is none, `onetool db init` ends this warning"
-            names = "".join(f"; its remains are in {name}" for name in state.set_aside_files()[-1:])
-            message = f"the file replaces one that was damaged or deleted{names}"
-            yield Mistake(message=message, file=file, hint=hint, severity="warning")
-        if state.is_read_only:
-            message = "the file is read-only: nothing is stored"
-            yield Mistake(message=message, file=file, hint=READ_ONLY_FIX, severity="warning")
+        state.require()
     except DatabaseError as error:
         yield Mistake(message=error.full_text, key="database")
     finally:

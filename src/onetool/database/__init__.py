@@ -4,6 +4,7 @@ connection        Database, the interface for transactions, and its errors
 sqlite            a SQLite file, shared by the processes of one machine
 sqlite_errors     converts errors of SQLite and the system
 sqlite_processes  notices other processes that replace, damage, lock and change the file
+restoring         copies what can be read of a damaged file into a new one
 percentiles       an aggregate function in SQLite for stats
 postgres          PostgreSQL with psycopg: a pool, a breaker, and notifications of changes by other replicas
 listeners         the functions to call after changes

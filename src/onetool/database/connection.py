@@ -152,14 +152,6 @@ class Database(Protocol):
         """Return the number of open and idle connections and of waiting threads; empty if there is no pool."""
         return {}
 
-    @property
-    def has_lost(self) -> bool:
-        """Whether earlier content is known to be missing. PostgreSQL can't tell. Raises DatabaseError."""
-        return False
-
-    def settle_loss(self) -> None:
-        """Record that missing content was restored, or won't be, so that `onetool check` stops warning."""
-
     def describe(self) -> str:
         """Return the name of the database for messages, without its address."""
         ...

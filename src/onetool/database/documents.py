@@ -120,14 +120,6 @@ class Documents:
         """Whether documents may have changed without notice. Never blocks."""
         return self._follower.is_away()
 
-    @property
-    def has_lost(self) -> bool:
-        """Whether earlier documents may be missing."""
-        try:
-            return self._database.has_lost
-        except DatabaseError:
-            return True
-
     def version(self, key: str) -> Version:
         """Return the version without waiting for PostgreSQL. The version of an unknown document differs from all
         others.

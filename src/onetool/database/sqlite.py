@@ -1,11 +1,8 @@
 """A SQLite file with the interface of `Database`: `state.db`, shared by all processes of a state folder.
 
 The file is created on the first write, private to its owner. Until then, the tables appear empty. On file systems
-without shared memory, SQLite uses a rollback journal instead of a write-ahead log. In a read-only folder, the file can
-still be read.
-
-A file that is damaged, or was deleted or emptied while in use, is renamed and replaced by an empty one; `has_lost`
-reports the loss.
+without shared memory, SQLite uses a rollback journal instead of a write-ahead log. A damaged file is an error, until
+`onetool db restore` has copied what can be read.
 """
 
 import logging
@@ -14,18 +11,16 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import urlencode
 
-from onetool.core import flock
-from onetool.core.os_files import SQLITE_ENDS, make_private, sync_folder
+from onetool.core.os_files import SQLITE_ENDS, make_private
 from onetool.core.state_folders import make_home
 from onetool.database.connection import (
     BUSY_S,
     NEWEST,
-    DamagedDatabaseError,
     Database,
     DatabaseAwayError,
     DatabaseError,
@@ -39,21 +34,16 @@ from onetool.database.connection import (
 from onetool.database.sqlite_errors import (
     BUSY_CODES,
     RESTORE_FIX,
+    SOURCE_FIX,
     as_database_error,
     hide_folder,
-    is_damage,
     primary_code,
-    system_fix,
 )
 from onetool.database.sqlite_processes import (
     FileIds,
     PollingListeners,
     SqliteLock,
     add_functions,
-    can_write,
-    change_times,
-    is_damaged,
-    prevent_checkpoint,
     require_own_file,
     use_log,
 )
@@ -65,9 +55,6 @@ READ_S = 2.0  # wait for a process with an exclusive lock; writers don't block r
 RETRY_S = 0.01  # between two attempts to open a locked file
 MAX_IDLE = 8  # connections that stay open
 VACUUM_PAGES = 1_000  # returned at once; this blocks writers
-READ_ONLY_CODES = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
-SETTLED = 2  # the value of the counter of a loss once settled; 1 before
-Loss = Literal["none", "open", "settled"]
 DIALECT = {
     "name": "SQLite",
     "identity": "integer PRIMARY KEY AUTOINCREMENT",
@@ -121,7 +108,7 @@ class SqliteDatabase(Database):
     vfs: str | None = None  # SQLite's VFS; None: the default
 
     def __init__(self, file: Path, *, makes_folder: bool = False, is_source: bool = False) -> None:
-        """Open a file. A damaged file is set aside, except for the source of a copy: it may be the only backup."""
+        """Use a file, which is opened when needed. With `is_source`, it is the source of a copy: any file."""
         self.file, self._name = file, str(file)
         self._makes_folder = makes_folder
         self._is_source = is_source
@@ -131,7 +118,6 @@ class SqliteDatabase(Database):
         self._files: FileIds | None = None  # the files that the connections have open
         self._watching: sqlite3.Connection | None = None
         self._watches = 0  # how often the watching connection was opened
-        self._opened_at: tuple[int, ...] = ()  # the previous result of `change_times`
         self._seen: Hashable = None  # the last stamp
         self._listeners = PollingListeners(self.stamp)
 
@@ -163,11 +149,7 @@ class SqliteDatabase(Database):
             try:  # no context manager, for speed: called for every request
                 if (current := FileIds.of(self._name)) != self._files:
                     self._close_replaced(current)
-                if isinstance(self._watching, _ImmutableConnection) and self._opened_at != change_times(self.file):
-                    self._watching.close()  # it would not see changes, which are possible if the folder is writable
-                    self._watching = None
                 if self._watching is None:
-                    self._opened_at = change_times(self.file)
                     self._watching = self._open()
                     self._watches += 1
                 return self._watching.execute(sql, params).fetchall()
@@ -188,38 +170,9 @@ class SqliteDatabase(Database):
         self.read(lambda work: work.execute("SELECT max(number) FROM onetool_migrations"))
 
     @property
-    def has_lost(self) -> bool:
-        """Whether this file replaces a lost one."""
-        return self.loss != "none"
-
-    @property
-    def loss(self) -> Loss:
-        """Whether this file replaces a lost one. A backup, new tokens or `settle_loss` settle the loss."""
-        sql = "SELECT max(value) FROM counters WHERE name = 'damaged'"
-        [(value,)] = self.read(lambda work: work.execute(sql))
-        if value is None and not self.set_aside_files():  # the row may be missing because the disk was full
-            return "none"
-        has_tokens = self.read(lambda work: work.execute("SELECT 1 FROM documents WHERE kind = 'tokens'"))
-        return "settled" if value == SETTLED or has_tokens else "open"
-
-    def settle_loss(self) -> None:
-        sql = "INSERT INTO counters VALUES ('damaged', %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-        if self.loss == "open":
-            self.write(lambda work: work.execute(sql, (SETTLED,)), durable=True)
-
-    def set_aside_files(self) -> list[str]:
-        """Return the names of the damaged files that were set aside, without logs."""
-        files = self.file.parent.glob(f"{self.file.name}.damaged-*")
-        return sorted(file.name for file in files if not file.name.endswith(SQLITE_ENDS))
-
-    @property
     def size(self) -> int:
         """The size of the file and its log in bytes."""
         return sum(path.stat().st_size for path in (self.file, Path(f"{self.file}-wal")) if path.exists())
-
-    @property
-    def is_read_only(self) -> bool:
-        return any(path.exists() and not can_write(path) for path in (self.file, self.file.parent))
 
     def describe(self) -> str:
         return str(self.file)
@@ -270,7 +223,7 @@ class SqliteDatabase(Database):
     def _connection(self, max_wait: float) -> Generator[sqlite3.Connection]:
         """Lend a connection, which is reused unless SQLite fails."""
         connection = self._take(max_wait)
-        is_kept = not isinstance(connection, _ImmutableConnection) and len(self._idle) < MAX_IDLE
+        is_kept = len(self._idle) < MAX_IDLE
         try:
             yield connection
         except sqlite3.Error:
@@ -305,28 +258,20 @@ class SqliteDatabase(Database):
 
     def _close_replaced(self, current: FileIds | None) -> None:
         """Close all connections if the file or its log was replaced, or has another owner or mode, which is checked
-        when it is reopened.
-
-        Replace a lost file. Raises ReplacedDatabaseError while connections are in use, and the exceptions of
-        `_set_aside`.
+        when it is reopened. Raises ReplacedDatabaseError while connections are in use.
         """
         if self._files is None:
             return
         if self._taken:
             raise ReplacedDatabaseError(message=f"{self.file} or its log was replaced")
         old = self._files
-        self._close_connections(is_replaced=True)
-        if current is None or current.is_empty:
-            if self.file.parent.is_dir():
-                self._set_aside()
-        elif current.file != old.file and current.log is not None and current.log == old.log:  # the log of the old file
-            for suffix in ("-wal", "-shm"):
+        self._close_connections()
+        if current is None or (current.file != old.file and current.log is not None and current.log == old.log):
+            for suffix in SQLITE_ENDS:  # the log of the old file
                 Path(f"{self.file}{suffix}").unlink(missing_ok=True)
 
-    def _close_connections(self, *, is_replaced: bool = False) -> None:
+    def _close_connections(self) -> None:
         for connection in [*self._idle, *([self._watching] if self._watching else [])]:
-            if is_replaced:
-                prevent_checkpoint(connection)
             connection.close()
         self._idle.clear()
         self._watching = self._files = None
@@ -340,7 +285,7 @@ class SqliteDatabase(Database):
             make_home(self.file.parent)
         require_own_file(self.file)
         make_private(self.file)
-        connection = self._connect_with()
+        connection = self._connect()
         try:
             connection.execute(USUAL_SYNC)
             if not connection.execute("PRAGMA page_count").fetchone()[0]:
@@ -351,11 +296,9 @@ class SqliteDatabase(Database):
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA trusted_schema = OFF")
             self._migrate(connection)
-        except BaseException as error:
+        except BaseException:
             connection.close()
-            if not isinstance(error, sqlite3.OperationalError) or primary_code(error) not in READ_ONLY_CODES:
-                raise
-            connection = self._connect_immutable(error)
+            raise
         self._files = FileIds.of(self._name)
         return connection
 
@@ -365,34 +308,20 @@ class SqliteDatabase(Database):
 
             migrate_connection(connection, SqliteTransaction(connection), self)
 
-    def _connect_immutable(self, error: sqlite3.OperationalError) -> sqlite3.Connection:
-        """Open a file in a read-only folder, where SQLite can't create the files for its log.
-
-        Raises `error` if the log has content, which SQLite would ignore.
-        """
-        log_file = Path(f"{self.file}-wal")
-        if can_write(self.file.parent) or (log_file.exists() and log_file.stat().st_size):
-            raise error
-        connection = self._connect_with(immutable="1")
-        self._require_ours(connection)
-        self._migrate(connection)
-        return connection
-
     def _require_ours(self, connection: sqlite3.Connection) -> None:
         """Raise DatabaseError if the source of a copy is not a `state.db`."""
         if self._is_source and not connection.execute(_IS_OURS).fetchone()[0]:
             raise DatabaseError(f"{self.file} is not a state.db of OneTool (fix: name a backup)")
 
-    def _connect_with(self, **options: str) -> sqlite3.Connection:
-        if self.vfs:
-            options["vfs"] = self.vfs
+    def _connect(self) -> sqlite3.Connection:
+        options = {"vfs": self.vfs} if self.vfs else {}
         connection = sqlite3.connect(
             f"{self.file.absolute().as_uri()}?{urlencode(options)}",
             uri=True,
             timeout=0,  # for beginning a transaction
             isolation_level=None,
             check_same_thread=False,  # a connection is used by one thread at a time
-            factory=_ImmutableConnection if "immutable" in options else _Connection,
+            factory=_Connection,
         )
         return add_functions(connection)
 
@@ -412,42 +341,9 @@ class SqliteDatabase(Database):
 
     def _translated(self, error: sqlite3.Error | OSError) -> DatabaseError:
         """Convert an error from SQLite or the system to a DatabaseError that may be shown to callers."""
-        translated = self._damaged(str(error)) if is_damage(error) else as_database_error(error, self.file)
+        translated = as_database_error(error, self.file, SOURCE_FIX if self._is_source else RESTORE_FIX)
         hide_folder(translated, self.file)
         return translated
-
-    def _damaged(self, why: str) -> DatabaseError:
-        """Set a damaged file aside and return the error that reports this."""
-        if self._is_source:
-            return DamagedDatabaseError(f"{self.file} is damaged ({why}) (fix: use another copy)")
-        try:
-            if not self._set_aside():
-                return DatabaseAwayError(why, f"{self.file} could not be read, but is not damaged")
-            outcome = f"it was renamed (fix: {RESTORE_FIX})"
-        except OSError as error:
-            outcome = f"it can't be renamed: {error.strerror or error}{system_fix(error)}"
-        except DatabaseError as error:
-            outcome = f"it was renamed, but a new one can't be created: {error}"
-        return DamagedDatabaseError(f"{self.file} is damaged ({why}); {outcome}")
-
-    def _set_aside(self) -> bool:
-        """Rename what remains of a damaged or lost file, and create an empty file that records the loss.
-
-        Return False if no file is damaged. Raises OSError, DatabaseError.
-        """
-        with flock.lock_beside(self.file):
-            if not is_damaged(self.file):
-                return bool(self.set_aside_files())  # another process has done it
-            aside = self.file.with_name(f"{self.file.name}.damaged-{time.time_ns() // 10**9}")
-            for suffix in (*SQLITE_ENDS, ""):
-                with suppress(FileNotFoundError):
-                    os.rename(f"{self.file}{suffix}", f"{aside}{suffix}")
-            sync_folder(self.file.parent)
-            event = f"is damaged and was renamed to {aside.name}" if aside.exists() else "was deleted"
-            log.error("%s %s; an empty file replaces it (fix: %s)", self.file, event, RESTORE_FIX)
-            with closing(SqliteDatabase(self.file)) as fresh:
-                fresh.write(lambda work: work.execute("INSERT INTO counters VALUES ('damaged', 1)"), durable=True)
-            return True
 
 
 class _Connection(sqlite3.Connection):
@@ -456,10 +352,6 @@ class _Connection(sqlite3.Connection):
     def __del__(self) -> None:
         with suppress(sqlite3.Error):  # it could not be opened
             self.close()
-
-
-class _ImmutableConnection(_Connection):
-    """A connection that does not notice changes to its file. It is used once."""
 
 
 def _is_busy(error: sqlite3.OperationalError | ReplacedDatabaseError) -> bool:

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 from time import monotonic
 
-from onetool.database.connection import DatabaseAwayError, DatabaseError, StorageError
+from onetool.database.connection import DamagedDatabaseError, DatabaseAwayError, DatabaseError, StorageError
 
 log = logging.getLogger("onetool.database.storage")  # commands report these errors themselves
 LOG_AGAIN_S = 60.0  # before the same error is logged again
@@ -14,7 +14,8 @@ BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 READ_ONLY_FIX = "make the file and its folder writable for this user, or set ONETOOL_HOME to another folder"
 FULL_FIX = "free some space on the disk"
-RESTORE_FIX = "copy a backup with `onetool db import FILE`"
+RESTORE_FIX = "`onetool db restore` saves what can be read"
+SOURCE_FIX = "use another copy"
 FIXES = {  # by SQLite's code
     sqlite3.SQLITE_READONLY: READ_ONLY_FIX,
     sqlite3.SQLITE_CANTOPEN: READ_ONLY_FIX,
@@ -31,20 +32,18 @@ SYSTEM_FIXES = {
 _logged: dict[Path, tuple[str, float]] = {}  # by file: the last error, and when it was logged
 
 
-def as_database_error(error: sqlite3.Error | OSError, file: Path) -> DatabaseError:
-    """Convert an error that does not mean damage to a DatabaseError."""
+def as_database_error(error: sqlite3.Error | OSError, file: Path, restore_fix: str) -> DatabaseError:
+    """Convert an error to a DatabaseError. `restore_fix` is the fix for damage."""
     if isinstance(error, OSError):
         return StorageError(f"{file} can't be used: {error.strerror or error}{system_fix(error)}")
     code = primary_code(error)
+    if code in DAMAGE_CODES:
+        return DamagedDatabaseError(f"{file} is damaged: {error} (fix: {restore_fix})")
     if code in BUSY_CODES:
         return DatabaseAwayError(str(error), f"{file} is locked by another process")
     if code in FIXES:
         return StorageError(f"{file} can't be used: {error} (fix: {FIXES[code]})")
     return DatabaseError(f"{file} can't be used: {error}")
-
-
-def is_damage(error: sqlite3.Error | OSError) -> bool:
-    return isinstance(error, sqlite3.Error) and primary_code(error) in DAMAGE_CODES
 
 
 def primary_code(error: sqlite3.Error) -> int:
@@ -63,6 +62,6 @@ def hide_folder(error: DatabaseError, file: Path) -> None:
     error.args = (text.replace(str(file), file.name),)
     error.path = file
     last, at = _logged.get(file, ("", 0.0))
-    if isinstance(error, StorageError) and (text != last or monotonic() > at + LOG_AGAIN_S):
+    if isinstance(error, StorageError | DamagedDatabaseError) and (text != last or monotonic() > at + LOG_AGAIN_S):
         _logged[file] = text, monotonic()
         log.error("%s", text)

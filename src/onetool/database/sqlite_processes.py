@@ -6,7 +6,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Hashable
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,8 +14,6 @@ from onetool.core import flock
 from onetool.core.os_files import HAS_OWNERS, SQLITE_ENDS, private
 from onetool.core.state_folders import make_home
 from onetool.database.connection import (
-    BUSY_S,
-    NEWEST,
     DatabaseError,
     DatabaseLock,
     Forget,
@@ -24,7 +22,7 @@ from onetool.database.connection import (
 )
 from onetool.database.listeners import Listeners
 from onetool.database.percentiles import SpreadAggregate
-from onetool.database.sqlite_errors import hide_folder, is_damage, system_fix
+from onetool.database.sqlite_errors import hide_folder, system_fix
 
 POLL_S = 1.0  # between two polls for changes by other processes
 
@@ -68,31 +66,6 @@ def require_own_file(file: Path) -> None:
         else:
             continue
         raise UnsafeDatabaseError(f"{path} is not used: {why}")
-
-
-def is_damaged(file: Path) -> bool:
-    """Return whether a file is damaged, empty or missing."""
-    if not file.exists() or not file.stat().st_size:
-        return True
-    try:
-        with closing(sqlite3.connect(file, timeout=BUSY_S, isolation_level=None)) as connection:
-            return connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
-    except sqlite3.Error as error:
-        return is_damage(error)
-
-
-def prevent_checkpoint(connection: sqlite3.Connection) -> None:
-    """Keep SQLite from writing a deleted log to the file, and from deleting the current log, when the last connection
-    is closed: both have been written by other processes since.
-    """
-    with suppress(sqlite3.Error):
-        connection.execute("PRAGMA wal_autocheckpoint = 0")
-        connection.execute(f"PRAGMA user_version = {NEWEST}")  # makes SQLite try to write
-    connection.interrupt()  # makes it give up
-
-
-def can_write(path: Path) -> bool:
-    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 class SqliteLock(DatabaseLock):
@@ -181,11 +154,6 @@ def use_log(connection: sqlite3.Connection) -> None:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
             raise
-
-
-def change_times(file: Path) -> tuple[int, ...]:
-    status = os.stat(file)
-    return status.st_mtime_ns, status.st_ctime_ns, status.st_size
 
 
 def add_functions(connection: sqlite3.Connection) -> sqlite3.Connection:

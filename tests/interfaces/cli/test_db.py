@@ -7,6 +7,7 @@ import re
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from pathlib import Path
 from threading import Event
 
 import psycopg
@@ -200,24 +201,48 @@ def test_a_file_that_can_not_be_used_is_told_with_what_to_do(tmp_path, breaks):
     assert "Traceback" not in invoke("--config", "onetool.yaml", "tools", "list", cwd=folder).stderr
 
 
-@pytest.mark.parametrize("settled_by", ["import", "init"])
-def test_a_damaged_file_is_set_aside_and_check_says_so_until_it_is_settled(tmp_path, settled_by):
+def test_a_damaged_file_is_restored_by_a_command(tmp_path):
+    folder = configured(tmp_path / "home", None)
+    fill(folder, 1000)
+    assert "is not damaged" in db(folder, "restore").stderr
+    with closing(SqliteDatabase(folder / "state.db")) as database:
+        database.shrink()
+        [(root,)] = database.read(
+            lambda work: work.execute("SELECT rootpage FROM sqlite_master WHERE name = 'results'")
+        )
+    with open(folder / "state.db", "r+b") as stream:
+        stream.seek((root - 1) * 4096 + 8)  # the root's last child, in SQLite's format
+        leaf = int.from_bytes(stream.read(4), "big")
+        stream.seek((leaf - 1) * 4096)
+        stream.write(bytes(4096))
+    damaged = (folder / "state.db").read_bytes()
+    for command in (("db", "migrate"), ("check",)):
+        done = invoke("--config", "onetool.yaml", *command, cwd=folder)
+        assert "Traceback" not in done.stderr
+    done = json.loads(db(folder, "restore", "--json").stdout)
+    kept = Path(done["kept"])
+    assert re.fullmatch(r"state\.db\.damaged-\d{8}-\d{6}", kept.name)
+    assert kept.read_bytes() == damaged
+    [results] = [one for one in done["kinds"] if one["kind"] == "results"]
+    assert (results["saved"] + results["lost"], 0 < results["saved"] < 1000) == (1000, True)
+    assert said(folder)["stores"]["results"] == results["saved"]
+    shown, code = on_a_terminal(folder, "db", "restore", "--empty")
+    assert (code, "The damaged file is kept as" in shown, "Nothing was saved" in shown) == (0, True, True)
+    assert not said(folder)["exists"]
+    assert kept.read_bytes() == damaged
+
+
+def test_of_a_file_that_is_no_database_nothing_is_restored(tmp_path):
     folder = configured(tmp_path / "home", None)
     (folder / "state.db").write_bytes(b"no database" * 1000)
     (folder / "state.db").chmod(0o600)
-    found = json.loads(db(folder).stdout)
-    assert (found["reachable"], "is damaged" in found["problem"]) == (False, True)
-    assert said(folder)["was_damaged"]
-    done = invoke("--config", "onetool.yaml", "check", cwd=folder)
-    (mistake,) = json.loads(done.stdout)
-    assert (done.returncode, mistake["severity"], "db import FILE" in mistake["hint"]) == (0, "warning", True)
-    [aside] = folder.glob("state.db.damaged-*")
-    assert aside.name in mistake["message"]
-    backup = configured(tmp_path / "backup", None)
-    fill(backup, 1)
-    db(folder, *(("import", str(backup / "state.db")) if settled_by == "import" else ("init",)))
-    assert not said(folder)["was_damaged"]
-    assert json.loads(invoke("--config", "onetool.yaml", "check", cwd=folder).stdout) == []
+    for command in (("db",), ("serve", "--port", "0"), ("check",)):
+        done = invoke("--config", "onetool.yaml", *command, cwd=folder)
+        told = done.stdout + done.stderr
+        assert (done.returncode, "state.db is damaged" in told, "onetool db restore" in told) == (1, True, True)
+    shown, code = on_a_terminal(folder, "db", "restore")
+    assert (code, "Nothing of it can be read" in shown) == (0, True)
+    assert said(folder)["stores"]["results"] == 0
 
 
 def test_a_newer_postgresql_is_refused(folder, database_url):

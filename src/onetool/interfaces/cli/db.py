@@ -25,7 +25,8 @@ from onetool.database import Database, DatabaseError
 from onetool.database.migrations import migrate as run_migrations
 from onetool.database.migrations import require_tables
 from onetool.database.moving import Moved
-from onetool.database.sqlite_errors import RESTORE_FIX
+from onetool.database.restoring import is_sound, set_aside
+from onetool.database.restoring import restore as restore_file
 from onetool.interfaces.cli.options import data_options, find_here, noted
 from onetool.interfaces.cli.output import (
     counted,
@@ -69,9 +70,6 @@ def db(ctx: click.Context, as_json: bool) -> None:
             lines = [("file", shown["file"]), ("size", f"{shown['bytes']:,} bytes"), ("schema", str(shown["schema"]))]
             if not shown["exists"]:
                 lines[1:] = [("size", "0 bytes: created when something is first stored")]
-            lines += [("problem", "read-only: nothing can be stored")] if shown["is_read_only"] else []
-            if shown["was_damaged"]:
-                lines.append(("problem", f"replaces a file that was damaged or deleted: {RESTORE_FIX}"))
         else:
             lines = [("PostgreSQL", f"{shown['server']}, connected"), ("tables", f"{shown['tables']:,}")]
             missing = ", ".join(shown["missing"])
@@ -183,8 +181,6 @@ def import_command(ctx: click.Context, source: Path | None, force: bool, as_json
         if config.database is not None:
             run_migrations(database)
         found = list(copy_state(copied, _place(config, database), config, _tell, force=force))
-        if any(moved.moved or moved.same for _, moved in found):
-            database.settle_loss()
     _print_moved(found, as_json, f"Copied from {place} into {database.describe()}")
     ctx.exit(1 if any(moved.left for _, moved in found) else 0)
 
@@ -220,6 +216,38 @@ def export_command(ctx: click.Context, folder: Path, inside_roots: bool, as_json
             found = list(copy_state(_place(config, database), place, config, _tell))
     _print_moved(found, as_json, f"Copied from {database.describe()} into {folder.absolute()}", READABLE)
     ctx.exit(1 if any(moved.left for _, moved in found) else 0)
+
+
+@db.command()
+@click.option("--empty", is_flag=True, help="Start anew: save nothing.")
+@data_options
+def restore(ctx: click.Context, empty: bool, as_json: bool) -> None:
+    """Save what can be read of a damaged state.db in a new one.
+
+    First stop servers that use it. The damaged file is kept as state.db.damaged-DATE. A server that had tokens stays
+    closed until it has one again.
+    """
+    config = _config(ctx)
+    file = state_file(config)
+    if config.database is not None:
+        raise click.ClickException("The config has a database: restore a backup with the tools of PostgreSQL.")
+    if not file.exists():
+        raise click.ClickException(f"{file} does not exist: copy a backup with `onetool db import FILE`.")
+    if not empty and is_sound(file):
+        raise click.ClickException(f"{file} is not damaged. To start anew, add --empty.")
+    try:
+        kept, found = (set_aside(file), []) if empty else restore_file(file)
+    except OSError as error:
+        raise click.ClickException(f"{file} can't be replaced: {error.strerror or error}") from None
+    if wants_json(as_json):
+        print_json({"kept": str(kept), "kinds": msgspec.to_builtins(found)})
+        return
+    echo(f"The damaged file is kept as {kept}.")
+    rows = [(one.kind, f"{one.saved:,}", "unknown" if one.lost is None else f"{one.lost:,}") for one in found]
+    if rows:
+        print_table("Restored", ("kind", "saved", "lost"), rows)
+    else:
+        echo(f"{'Nothing was saved' if empty else 'Nothing of it can be read'}: {file} begins anew.")
 
 
 def _place(config: Config, database: Database) -> Place:
@@ -267,11 +295,10 @@ def _state(database: Database, config: Config) -> dict[str, Any]:
 
 
 def _print_file(config: Config, as_json: bool, *, makes: bool = False) -> None:
-    """Report the state of `state.db`; opening it creates its tables. `makes` creates the file and settles a loss."""
+    """Report the state of `state.db`; opening it creates its tables. `makes` creates the file."""
     with _reached(config) as database:
         if makes:
             database.write(lambda work: None)
-            database.settle_loss()
         state = file_state(database)
     text = f"{state.file} does not exist yet: it is created when something is first stored."
     if state.exists:

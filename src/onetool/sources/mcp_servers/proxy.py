@@ -192,7 +192,7 @@ class ServerProxy:
             stored = self.cached if self._cache.version() == self._read_at else self._cache.read()
             approved = stored.approved or self.cached.approved
             before = replace(self.cached, approved=approved)
-            if approved is None and self.settings.pin and self._cache.has_lost:  # the approvals are lost
+            if approved is None and self.settings.pin and self._cache.load()[1] is None:  # approvals may exist
                 approved = {}
             elif approved is None or not self.settings.pin:  # new tools are trusted; later changes are reported
                 approved = approval(before, pinned, everything=approved is None)

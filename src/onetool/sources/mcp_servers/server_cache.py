@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from onetool.database import DatabaseError
 from onetool.database.documents import Documents, Version
+from onetool.database.encryption import DamagedSealError
 from onetool.sources.mcp_servers.settings import ServerSettings
 
 Definition = Mapping[str, Any]
@@ -80,11 +81,6 @@ class ServerCache:
         self._key, self._moved_key = (cache_key(file_name(name), one) for one in self._names)
         self._is_moved = False
 
-    @property
-    def has_lost(self) -> bool:
-        """Whether stored state of the server may have been lost."""
-        return self._documents.has_lost
-
     def nothing(self) -> CachedServer:
         """Return the entry of a server that was never connected."""
         return CachedServer(server=self._server)
@@ -100,8 +96,10 @@ class ServerCache:
             if is_moved := body is None:  # the state may have been moved here from another kind of database
                 version, body = self._documents.load(self._moved_key)
             cached = self.nothing() if body is None else msgspec.json.decode(body, type=CachedServer)
-        except DatabaseError as error:
-            return version, self.nothing() if error.is_damaged else None
+        except DamagedSealError:
+            return version, self.nothing()
+        except DatabaseError:
+            return version, None
         except (msgspec.MsgspecError, RecursionError):
             return version, self.nothing()
         if cached.server not in self._names:
