@@ -101,7 +101,7 @@ def test_revisions_are_never_seen_out_of_order(replica, database):
         seen = []
         while not all(one.done() for one in writing):
             watcher.catch_up()
-            seen.append((watcher._storage._position.revision, len(watcher.tools())))
+            seen.append((watcher._storage._known[1].revision, len(watcher.tools())))
     for one in writing:
         one.result()
     watcher.catch_up()

@@ -8,7 +8,7 @@ import logging
 import os
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Lock, RLock
@@ -347,8 +347,7 @@ class TableStorage(Storage):
     ) -> None:
         """Create the storage. `state` is the folder for caches of this database."""
         self._database, self._reserved, self._state = database, reserved, state
-        self._contents: Contents | None = None
-        self._position: Position | None = None
+        self._known: tuple[Contents, Position] | None = None  # replaced as a whole, so that it is read without a lock
         self._following = RLock()
         self._outdated: DatabaseError | None = None  # why the last `catch_up` failed
         self._watching: list[Callable[[], None]] = []
@@ -357,16 +356,13 @@ class TableStorage(Storage):
     # Reading
 
     def contents(self) -> Contents:
-        if self._contents is None:
-            try:
-                self._follow()
-            except DatabaseError as error:
-                raise _unavailable(error) from error
-        assert self._contents is not None  # noqa: S101 - read just now
-        return self._contents
+        try:
+            return (self._known or self._follow())[0]
+        except DatabaseError as error:
+            raise _unavailable(error) from error
 
     def stamp(self) -> Hashable:
-        return None if self._contents is None else self._contents.revision
+        return None if self._known is None else self._known[0].revision
 
     def sync(self) -> None:
         self.catch_up()
@@ -374,7 +370,7 @@ class TableStorage(Storage):
     def catch_up(self) -> None:
         self.contents()
         try:
-            if self._database.read(read_position) != self._position:
+            if self._known is None or self._database.read(read_position) != self._known[1]:
                 self._follow()
             self._outdated = None
         except DatabaseError as error:
@@ -386,7 +382,7 @@ class TableStorage(Storage):
 
     def watch(self, call: Callable[[], None]) -> None:
         def notified(detail: str) -> None:
-            is_known = detail.isdecimal() and self._position is not None and int(detail) <= self._position.revision
+            is_known = detail.isdecimal() and self._known is not None and int(detail) <= self._known[1].revision
             if not is_known:
                 call()
 
@@ -413,20 +409,19 @@ class TableStorage(Storage):
         for forget in self._watching:
             forget()
 
-    def _follow(self) -> None:
+    def _follow(self) -> tuple[Contents, Position]:
         """Read all changes. Raises DatabaseError."""
         with self._following:
-            changes = self._database.read(
-                lambda work: read_changes(work, self._position, read_position(work)), snapshot=True
-            )
-            self._contents, self._position = self._updated(changes), changes.to
+            seen = None if self._known is None else self._known[1]
+            changes = self._database.read(lambda work: read_changes(work, seen, read_position(work)), snapshot=True)
+            self._known = known = self._updated(self._known, changes), changes.to
+            return known
 
-    def _updated(self, changes: RowChanges) -> Contents:
-        known = self._contents or Contents(self._reserved)
-        rows = [_checked(row) for row in changes.rows]
-        gone: Iterable[str] = changes.gone
+    def _updated(self, before: tuple[Contents, Position] | None, changes: RowChanges) -> Contents:
+        known = Contents(self._reserved) if before is None else before[0]
+        rows, gone = [_checked(row) for row in changes.rows], changes.gone
         if changes.is_whole:
-            gone = {row.path for row in known.rows()}.difference(row.path for row in rows)
+            gone = [*{row.path for row in known.rows()}.difference(row.path for row in rows)]
         return known.following(rows, gone)
 
     # Changing
@@ -434,8 +429,8 @@ class TableStorage(Storage):
     def change(self, job: Job, *, makes: bool = False) -> Any:
         def run(work: Transaction) -> tuple[Contents, Position, Any]:
             at = read_position(work, lock=True)  # so changes don't overlap
-            with self._following:
-                contents = self._updated(read_changes(work, self._position, at))
+            before = self._known
+            contents = self._updated(before, read_changes(work, None if before is None else before[1], at))
             change = job(contents)
             if change.files:
                 rows, gone = _rows_of(change.files, {})
@@ -450,9 +445,9 @@ class TableStorage(Storage):
         except UnicodeEncodeError as error:
             raise InvalidError("a name contains a lone surrogate") from error
         with self._following:
-            known = self._position
-            if known is None or known.born != position.born or known.revision < position.revision:
-                self._contents, self._position = contents, position
+            known = self._known
+            if known is None or known[1].born != position.born or known[1].revision < position.revision:
+                self._known = contents, position
         return result
 
 
