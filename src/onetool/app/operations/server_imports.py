@@ -72,7 +72,9 @@ class NewServers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     text: Annotated[
         str | UnsetType, Meta(description="Blocks of any client in JSON, TOML or YAML; a command line; or a URL.")
     ] = UNSET
-    servers: Annotated[dict[str, dict[str, Any]] | UnsetType, Meta(description="Blocks by name.")] = UNSET
+    servers: Annotated[
+        Annotated[dict[str, dict[str, Any]], Meta(min_length=1)] | UnsetType, Meta(description="Blocks by name.")
+    ] = UNSET
     name: Annotated[str | UnsetType, Meta(description="The name of a single server.")] = UNSET
     keep: Annotated[tuple[str, ...], Meta(description="Variables and headers whose values are secrets.")] = ()
     digest: Annotated[str | None, Meta(description="The digest of the dry run.")] = None

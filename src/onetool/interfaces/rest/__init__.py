@@ -15,8 +15,8 @@ invoke         calling a tool, also as a stream of events
 editing        copies, names, examples, drafts
 imports        import of ZIP, curl and OpenAPI; export as ZIP
 run            running and checking code
-insight        usage counts, the audit log, stored results
-checks         problems of the config, and trust in a project
+insight        usage counts, the audit log, reading a stored result
+checks         problems of the config
 operations     the routes of `app/operations`
 events         the ASGI apps at /events and /status
 

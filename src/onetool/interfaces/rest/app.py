@@ -35,8 +35,9 @@ from onetool.interfaces.rest.problem import (
     problem_body,
     retry_after,
     role_error,
+    wrong_part,
 )
-from onetool.interfaces.rest.query import percent_decoded, read_query, wrong_part
+from onetool.interfaces.rest.query import percent_decoded, read_query
 from onetool.interfaces.rest.request import (
     SENT_BODY,
     SOURCE,

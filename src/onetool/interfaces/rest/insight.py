@@ -3,29 +3,26 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from heapq import merge
-from itertools import islice
 from time import time
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
-from onetool.app.operations.fields import PER_PAGE, Pages, PageToken, Query, Search, ToolName, Words
-from onetool.app.operations.paging import bad_page_token, page_token, read_page_token
+from onetool.app.operations.fields import Pages, Query, ToolName, Words
+from onetool.app.operations.paging import page_token, read_page_token
+from onetool.app.operations.results import ResultLines, ResultQuery, lines_of, result_errors
 from onetool.core.errors import ToolFailure
-from onetool.core.principal import owners, stats_caller
+from onetool.core.principal import stats_caller
 from onetool.http.asgi import encode, read_weights
 from onetool.http.files import ANY_BYTES, stored_file
-from onetool.interfaces.rest.problem import RestError, database_problem, role_error
-from onetool.interfaces.rest.request import NO_CONTENT, RestRequest, RestResponse
+from onetool.interfaces.rest.problem import RestError, role_error
+from onetool.interfaces.rest.request import RestRequest, RestResponse
 from onetool.interfaces.rest.route import TOOL, RestRoute
 from onetool.services.audit import AuditKind, AuditRecord
 from onetool.services.audit.record import AuditFilter, AuditPosition, read_moment
-from onetool.services.results import HandleNotFoundError, ResultExpiredError, ResultTooLargeError
-from onetool.services.results.paging import BadQueryError
-from onetool.services.stats.summary import iso
+from onetool.services.results import ResultTooLargeError
 from onetool.services.stats.usage import NOT_COUNTED, StatsFilter, StatsOverview, ToolUsage
 from onetool.sources.bundles.errors import invalid_at
 
@@ -201,94 +198,7 @@ def list_audit(request: RestRequest) -> RestResponse:
     return RestResponse(200, encode(msgspec.to_builtins(found)))
 
 
-# Large results are stored, each for the caller whose call returned it
-
-
-Position = Annotated[int, Meta(ge=1, le=10**15 - 1)]
-
-
-class ResultsQuery(Query, frozen=True):
-    """The results that are listed."""
-
-    q: Search = ""
-    page_token: PageToken = None
-
-
-class ResultQuery(Query, frozen=True):
-    """The lines of a result."""
-
-    first: Annotated[Position, Meta(description="The first line, counted from 1.")] = msgspec.field(
-        default=1, name="from"
-    )
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number of lines.")] = PER_PAGE
-    column: Annotated[Position, Meta(description="The first column of the first line, counted from 1.")] = 1
-    q: Search = ""
-
-
-class ResultEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A stored result."""
-
-    handle: str
-    name: Annotated[str | UnsetType, Meta(description="The tool that returned it, if known.")] = UNSET
-    created_at: str
-    expires_at: str
-    size: Annotated[int, Meta(description="Bytes of UTF-8.")]
-    lines: int
-    type: str
-    head: Annotated[str, Meta(description="The beginning of the text.")]
-
-
-class ResultList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Stored results, the newest first."""
-
-    results: list[ResultEntry]
-    next_page_token: str | None
-
-
-class ResultLines(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Lines of a result, or its lines that match a search."""
-
-    lines: list[str]
-    total: Annotated[int, Meta(description="The total number of lines or matches.")]
-    first: Annotated[int, Meta(description="The first line, or match of a search.")] = msgspec.field(name="from")
-    returned: int
-    has_more: bool
-    numbers: Annotated[list[int] | UnsetType, Meta(description="Only for a search: the line numbers.")] = UNSET
-    column: Annotated[int | UnsetType, Meta(description="The column where the first line begins, if not 1.")] = UNSET
-    next: Annotated[dict[str, int] | UnsetType, Meta(description="The next position if the page was cut.")] = UNSET
-
-
-@RestRoute("GET", "/results", "Results", query=ResultsQuery, gives=ResultList)
-def list_results(request: RestRequest) -> RestResponse:
-    """List stored results, newest first.
-
-    Lists only results of this client, from all processes that share the state folder.
-    """
-    store, words, token = request.context.app.runtime.results, request.query.q.casefold(), request.query.page_token
-    with _result_errors():
-        kept = merge(*map(store.kept, owners()), key=lambda one: one.at, reverse=True)
-        if token is not None and not any(one.handle == token for one in kept):  # `any` moves `kept` behind that result
-            raise bad_page_token()
-        found = (
-            one for one in kept if any(words in text.casefold() for text in (one.name or "", one.head, one.handle))
-        )
-        page = list(islice(found, PER_PAGE + 1))
-        entries = [
-            ResultEntry(
-                handle=one.handle,
-                name=one.name or UNSET,
-                created_at=iso(one.at),
-                expires_at=iso(store.expires_at(one)),
-                size=one.size,
-                lines=one.lines,
-                type="text",
-                head=one.head,
-            )
-            for one in page[:PER_PAGE]
-        ]
-    next_page_token = entries[-1].handle if len(page) > PER_PAGE else None
-    return RestResponse(200, encode(ResultList(results=entries, next_page_token=next_page_token)))
-
+# Stored results
 
 MAX_DOWNLOAD = 128 * 1024**2  # of a stored text
 
@@ -308,45 +218,15 @@ def read_result(request: RestRequest) -> RestResponse:
     With `q`, a regular expression, returns only lines that match. With `Accept: application/octet-stream` the response
     is the stored image or file, or the whole text.
     """
-    query, (handle,), runtime = request.query, request.path, request.context.app.runtime
-    store = runtime.results
-    with _result_errors():
-        owner = runtime.result_owner(handle)
-        if ANY_BYTES in read_weights(request.headers.get(b"accept", b"")):
-            file = stored_file(store.read(handle, owner, MAX_DOWNLOAD), MAX_DOWNLOAD)
-            disposition = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}"
-            headers = ((b"content-disposition", disposition.encode()),)
-            return RestResponse(200, file.data, headers, ANY_BYTES.encode())
-        search = query.q or None
-        page: Any = store.page(handle, owner, query.first, query.limit, search, column=query.column)
-    more = {key: page[key] for key in ("numbers", "column", "next") if key in page}
-    facts = {"lines": page["lines"], "total": page["total_lines"], "first": page["offset"]}
-    return RestResponse(200, encode(ResultLines(**facts, returned=page["returned"], has_more=page["has_more"], **more)))
-
-
-@RestRoute("DELETE", "/results/{handle}", "Results", role="call", status=(204,), errors=(404,))
-def delete_result(request: RestRequest) -> RestResponse:
-    """Delete a stored result."""
-    with _result_errors():
-        (handle,), runtime = request.path, request.context.app.runtime
-        runtime.results.remove(handle, runtime.result_owner(handle))
-    return NO_CONTENT
-
-
-@contextmanager
-def _result_errors() -> Iterator[None]:
-    """Raise errors from the result store as RestError."""
+    (handle,), runtime = request.path, request.context.app.runtime
     try:
-        yield
-    except HandleNotFoundError as error:
-        raise RestError(404, "not_found", f"{error}.", hints=error.hints) from None
-    except ResultExpiredError as error:
-        raise RestError(404, "expired", f"{error}.", hints=error.hints) from None
+        if ANY_BYTES not in read_weights(request.headers.get(b"accept", b"")):
+            return RestResponse(200, encode(lines_of(request.context, handle, request.query)))
+        with result_errors():
+            data = runtime.results.read(handle, runtime.result_owner(handle), MAX_DOWNLOAD)
+        file = stored_file(data, MAX_DOWNLOAD)
     except ResultTooLargeError as error:
         raise RestError(413, "too_large", f"{error}.") from None
-    except BadQueryError as error:
-        raise RestError(400, "bad_parameter", f"{error}.", part="query", pointer="/q") from None
-    except ToolFailure as error:
-        if (refused := database_problem(error)) is not None:
-            raise refused from None
-        raise RestError(503, "unavailable", f"{error}.", hints=error.hints) from None
+    disposition = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}"
+    headers = ((b"content-disposition", disposition.encode()),)
+    return RestResponse(200, file.data, headers, ANY_BYTES.encode())

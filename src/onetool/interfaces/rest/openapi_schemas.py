@@ -129,13 +129,6 @@ SCHEMAS: dict[str, Schema] = {
         }
     ),
     "ToolRename": {**_object({"slug": SLUG_SCHEMA, "version": VERSION_SCHEMA}), "minProperties": 1},
-    "TrustReport": _whole(
-        dryRun=_FLAG,
-        folder=_TEXT,
-        says=_TEXTS,
-        warnings=_REMARKS,
-        digest=_DIGEST,
-    ),
 }
 
 

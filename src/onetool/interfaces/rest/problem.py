@@ -6,7 +6,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -27,6 +27,9 @@ from onetool.sources.bundles.errors import (
     RateLimitError,
     UnavailableError,
 )
+
+if TYPE_CHECKING:
+    from onetool.app.operations import Operation
 
 PROBLEM_TYPE = b"application/problem+json"
 DATABASE_AWAY = "database_away"
@@ -111,6 +114,26 @@ def role_error(principal: Principal, role: Role, method: str = "GET") -> RestErr
         return RestError(403, "token_needed", message)
     message = f"This needs the role {role}, and {principal.name} has the role {principal.role}: ask an admin."
     return RestError(403, "role_needed", message)
+
+
+def bad_parameter(error: InvalidError) -> RestError:
+    """Return the error response for a wrong value of a query parameter, which `pointer` names."""
+    pointer = "/" + (error.pointer or "/").split("/")[1]
+    message = f"The query parameter {pointer[1:]} is wrong: {error.what}{'' if error.what.endswith('?') else '.'}"
+    code = "bad_parameter" if error.code == "invalid" else error.code
+    return RestError(400, code, message, part="query", pointer=pointer)
+
+
+def wrong_part(error: InvalidError, operation: "Operation") -> InvalidError | RestError:
+    """Return the error of a handler, for the part of the request that its pointer names: the body, unless the query or
+    the path of the operation has a parameter of this name.
+    """
+    name, query = (error.pointer or "").partition("/")[2], operation.query
+    if query is not None and name in [one.encode_name for one in msgspec.structs.fields(query)]:
+        return bad_parameter(error)
+    if operation.run is not None and name in operation.names:
+        return RestError(400, error.code, f"{error.what}.", part="path", pointer=error.pointer)
+    return error
 
 
 def problem_body(refused: HttpError, clean: Callable[[Any], Any] | None = None) -> bytes:

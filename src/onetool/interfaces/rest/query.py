@@ -9,11 +9,10 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from msgspec import Meta, inspect
 
-from onetool.app.operations import Operation
 from onetool.app.operations.fields import SPLIT, Query
 from onetool.core.text import did_you_mean
 from onetool.http.definition import below
-from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.problem import RestError, bad_parameter
 from onetool.sources.bundles.errors import InvalidError, invalid_at
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.validation import SHOWN, converted
@@ -64,25 +63,6 @@ def query_fields(shape: type[Query]) -> dict[str, inspect.Field]:
     """Return the parameters of a query by name."""
     info = inspect.type_info(shape)
     return {one.encode_name: one for one in info.fields} if isinstance(info, inspect.StructType) else {}
-
-
-def bad_parameter(error: InvalidError) -> RestError:
-    """Return the error response for a wrong value of a parameter, which `pointer` names."""
-    pointer = "/" + (error.pointer or "/").split("/")[1]
-    message = f"The query parameter {pointer[1:]} is wrong: {error.what}{'' if error.what.endswith('?') else '.'}"
-    return RestError(
-        400, "bad_parameter" if error.code == "invalid" else error.code, message, part="query", pointer=pointer
-    )
-
-
-def wrong_part(error: InvalidError, operation: Operation) -> InvalidError | RestError:
-    """Return the error of a handler, for the part of the request that its pointer names."""
-    name = (error.pointer or "").partition("/")[2]
-    if operation.query is not None and name in query_fields(operation.query):
-        return bad_parameter(error)
-    if operation.run is not None and name in operation.names:
-        return RestError(400, error.code, error.what + ".", part="path", pointer=error.pointer)
-    return error
 
 
 def _decoded(raw: bytes, name: str) -> str:
