@@ -173,17 +173,20 @@ def test_a_file_that_another_process_locks_for_itself(serve, home):
 SMALL_DISK = """
 import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (700_000, 700_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (550_000, 550_000))
 from onetool.interfaces.cli import main
 main()
 """
+
+
+LARGE = "'-'.join([str(number * 7919 % 1000003) for number in range(148_000)])"  # also if it is compressed
 
 
 @posix
 def test_callers_read_of_a_full_disk_but_not_where_it_is(serve, home):
     server = serve(config={}, command=["-c", SMALL_DISK])
     token = tokens(server, "add", "ci")
-    headers, code = [("Authorization", f"Bearer {token}")], json.dumps({"code": "'x' * 900_000"}).encode()
+    headers, code = [("Authorization", f"Bearer {token}")], json.dumps({"code": LARGE}).encode()
     answers = [
         server.ask("/run", "POST", headers, code),
         server.ask("/call/ot.result", "POST", headers, json.dumps({"handle": "0" * 32}).encode()),

@@ -15,6 +15,8 @@ from interfaces.http.fleet import ALSO_LIMITED, LIMITED, PATIENCE, Load, Workers
 from interfaces.mcp.servers import environment
 from services.exposition import read_exposition
 
+from onetool.interfaces.http.workers import ORPHAN_S
+
 
 @pytest.fixture(scope="module")
 def start_fleet(tmp_path_factory):
@@ -215,12 +217,13 @@ def test_calls_under_way_are_finished_when_it_is_told_to_stop(fleet, tmp_path):
 
 
 def test_workers_end_within_two_seconds_when_their_parent_is_killed(fleet, tmp_path):
+    assert ORPHAN_S <= 1  # on a busy machine, all takes longer
     workers, begun = fleet.workers(), tmp_path / "begun"
     with ThreadPoolExecutor(1) as threads:
-        threads.submit(fleet.ask, "POST", "/call/pid.slow", {"seconds": 30, "begun": str(begun)})
+        threads.submit(fleet.ask, "POST", "/call/pid.slow", {"seconds": 60, "begun": str(begun)})
         until(begun.exists)
         fleet.process.kill()
-        until(lambda: not any(map(is_running, workers)), 2)
+        until(lambda: not any(map(is_running, workers)), 20)
     fleet.process.wait()
 
 

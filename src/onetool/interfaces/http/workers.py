@@ -26,7 +26,7 @@ log = logging.getLogger("onetool.serve")
 VARIABLE = "ONETOOL_IS_WORKER"
 LOOK_S = 0.1  # between two looks whether a worker has ended
 PAUSE_S = 1.0  # until a worker that was killed is started again
-ORPHAN_S = 1.5  # for a worker to stop after its parent has died
+ORPHAN_S = 1.0  # for a worker to stop after its parent has died
 
 
 class Order(msgspec.Struct, frozen=True):
