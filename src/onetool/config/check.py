@@ -77,6 +77,13 @@ def choices_of(wanted: Any) -> tuple[Choice, ...]:
 
 
 @cache
+def _is_any_text(wanted: Any) -> bool:
+    """Return whether a type takes every string as it is."""
+    choices = () if wanted is Any else choices_of(wanted)
+    return any(choice.type is str and not choice.limits for choice in choices[:1])
+
+
+@cache
 def _reads_itself(wanted: Any) -> bool:
     return hasattr(wanted, "from_data")
 
@@ -96,8 +103,6 @@ def convert(value: Any, wanted: Any, path: str, findings: Findings) -> Any:
     if path in findings.unusable:
         return BAD
     choices = choices_of(wanted)
-    if type(value) is str and choices[0].type is str and not choices[0].limits:
-        return value  # most values
     # `port: ${PORT}` gives a string. Where strings aren't allowed, its value is parsed as if written in the file.
     written = value
     if isinstance(value, Secret) and not any("string" in choice.kinds for choice in choices):
@@ -128,10 +133,13 @@ def read_fields(data: dict[str, Any], struct: type[msgspec.Struct], path: str, f
     fields = fields_of(struct)
     values: dict[str, Any] = {}
     for key, value in data.items():
-        if key in fields:
-            values[fields[key].name] = convert(value, fields[key].type, child(path, key), findings)
-        else:
+        field = fields.get(key)
+        if field is None:
             unknown_key(key, child(path, key), struct, findings)
+        elif type(value) is str and _is_any_text(field.type):
+            values[field.name] = value  # most values, without their paths
+        else:
+            values[field.name] = convert(value, field.type, child(path, key), findings)
     for key in _required(struct):
         if key not in data:
             findings.error(path, f"the key {key!r} is missing", f"add {key}: …")
@@ -147,6 +155,8 @@ def _required(struct: type[msgspec.Struct]) -> tuple[str, ...]:
 def _read_as(value: Any, choice: Choice, path: str, findings: Findings, written: Any) -> Any:
     wanted, origin = choice.type, choice.origin
     if origin in (list, tuple):
+        if _is_any_text(choice.item) and all(type(item) is str for item in value):
+            return origin(value)
         items = [convert(item, choice.item, f"{path}[{at}]", findings) for at, item in enumerate(value)]
         return BAD if BAD in items else origin(items)
     if origin is dict:

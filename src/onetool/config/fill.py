@@ -17,7 +17,7 @@ import msgspec
 from onetool.config.check import BAD, convert
 from onetool.config.cluster import UnsetSecret
 from onetool.config.file_checks import SECRETS_FILE
-from onetool.config.findings import Findings, Places
+from onetool.config.findings import Findings
 from onetool.config.read import (
     ANY_PLACEHOLDER,
     FILE,
@@ -25,6 +25,7 @@ from onetool.config.read import (
     PLACEHOLDER,
     ConfigFileError,
     data_of,
+    mistake_of,
     read_config,
     read_text,
     read_yaml,
@@ -99,9 +100,14 @@ class _Filler:
         if isinstance(value, str):
             return self._text(value, path, fits) if "${" in value else value
         if isinstance(value, dict):
-            return {key: self.value(item, child(path, key), fits) for key, item in value.items()}
+            return {
+                key: item if _is_final(item) else self.value(item, child(path, key), fits)
+                for key, item in value.items()
+            }
         if isinstance(value, list):
-            return [self.value(item, f"{path}[{at}]", fits) for at, item in enumerate(value)]
+            return [
+                item if _is_final(item) else self.value(item, f"{path}[{at}]", fits) for at, item in enumerate(value)
+            ]
         return value
 
     def server(self, block: Any, path: str) -> Any:
@@ -177,6 +183,11 @@ class _Filler:
         near = None if self.spares else did_you_mean(name, secrets.names())
         report = self.findings.warn if self.spares else self.findings.error
         report(path, f"the secret {name} is not set", f"{near} Otherwise {hint}" if near else hint)
+
+
+def _is_final(value: Any) -> bool:
+    """Return whether a value has no placeholders; most values are found here, without their paths."""
+    return "${" not in value if type(value) is str else not isinstance(value, dict | list)
 
 
 def _is_sent_to_url(key: str, value: Any) -> bool:
@@ -288,12 +299,9 @@ def _from_file(path: Path, entry: Mistake | None, env: Mapping[str, str], findin
     try:
         document = read_yaml(path)
     except ConfigFileError as refused:
-        at = at if refused.line is None else Mistake(message="", file=str(path), line=refused.line)
-        findings.errors.append(msgspec.structs.replace(at, message=refused.message, hint=refused.hint))
+        findings.errors.append(mistake_of(refused, path, entry))
         return None
-    own = Findings(Places(str(path), document.lines))
-    for one in document.problems:
-        own.errors.append(msgspec.structs.replace(own.mistake(one.path, one.message, one.hint), line=one.line))
+    own = Findings.of(path, document)
     secrets = Secrets(env=env, file=path)
     if document.data is not None:
         secrets = _secrets_in(document.data, "", own, env, path)

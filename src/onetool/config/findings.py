@@ -3,9 +3,14 @@
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from onetool.core.errors import Mistake
+
+if TYPE_CHECKING:
+    from onetool.core.yaml import YamlDocument
 
 
 class Place(NamedTuple):
@@ -66,6 +71,15 @@ class Findings:
         self.warnings: list[Mistake] = []
         self.of_tools: list[Mistake] = []  # below `tools`, where a mistake affects only its own tool
         self.unusable: set[str] = set()  # paths of values whose mistake has been reported
+
+    @classmethod
+    def of(cls, file: Path, document: "YamlDocument") -> "Findings":
+        """Return findings about a file, with the problems of its keys."""
+        findings = cls(Places(str(file), document.lines))
+        for one in document.problems:
+            mistake = findings.mistake(one.path, one.message, one.hint)
+            findings.errors.append(msgspec.structs.replace(mistake, line=one.line))
+        return findings
 
     def mistake(self, path: str, message: str, hint: str | None = None, severity: str = "error") -> Mistake:
         file, line, key = self.places.at(path)

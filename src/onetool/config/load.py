@@ -24,7 +24,7 @@ from onetool.config.find import (
     user_config,
     user_home,
 )
-from onetool.config.findings import Findings, Places, absolute, in_order
+from onetool.config.findings import Findings, absolute, in_order
 from onetool.config.model import PROMPTS_FILE, Config, FsConfig, Keys, PromptTexts
 from onetool.config.trust import Trusted
 from onetool.core.errors import ConfigError, Mistake
@@ -213,15 +213,14 @@ def _read_prompts(named: Any, beside: Path, findings: Findings) -> tuple[Path | 
             findings.warnings.append(Mistake(message=message, file=str(beside), key="prompts", severity="warning"))
         return named, PromptTexts()
     from onetool.config.check import convert
-    from onetool.config.read import ConfigFileError, read_yaml
+    from onetool.config.read import ConfigFileError, mistake_of, read_yaml
 
     try:
         document = read_yaml(path)
     except ConfigFileError as refused:
-        findings.errors.append(Mistake(message=refused.message, file=str(path), line=refused.line, hint=refused.hint))
+        findings.errors.append(mistake_of(refused, path))
         return path, PromptTexts()
-    own = Findings(Places(str(path), document.lines))
-    own.errors += (own.mistake(one.path, one.message, one.hint) for one in document.problems)
+    own = Findings.of(path, document)
     texts = convert(document.data, PromptTexts, "", own)
     findings.errors += own.errors
     findings.warnings += own.warnings

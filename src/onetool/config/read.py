@@ -6,14 +6,14 @@ parser stopped: inside braces, as in `{token: ${NAME}}`, the `{` of an unquoted 
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_origin
 
 import msgspec
 
-from onetool.config.check import convert, fields_of, report_mismatch, unknown_key
-from onetool.config.findings import Findings, Piece, Places, absolute
+from onetool.config.check import BAD, convert, fields_of, report_mismatch, unknown_key
+from onetool.config.findings import Findings, Piece, Places
 from onetool.config.model import Keys
 from onetool.core.errors import Mistake
 from onetool.core.text import line_of
@@ -95,6 +95,12 @@ def parse(text: str) -> YamlDocument:
         raise ConfigFileError(error.message, line=error.line, hint=error.hint) from None
 
 
+def mistake_of(refused: ConfigFileError, path: Path, entry: Mistake | None = None) -> Mistake:
+    """Return the mistake at its line in the file; for a file that can't be read, at the `entry` that names it."""
+    at = entry if entry is not None and refused.line is None else Mistake(message="", file=str(path), line=refused.line)
+    return msgspec.structs.replace(at, message=refused.message, hint=refused.hint)
+
+
 def data_of(text: str) -> Any:
     """Return the data of a text. Raises ConfigFileError, even for a key that is set twice."""
     document = parse(text)
@@ -166,63 +172,45 @@ class _Files:
             try:
                 document = read_yaml(path)
             except ConfigFileError as refused:
-                entry = entry if refused.line is None else None
-                self._error(
-                    entry or Mistake(message="", file=str(path), line=refused.line), refused.message, refused.hint
-                )
-                if len(self.paths) == 1:
-                    self.findings.places = Places(str(path))
-                return
-            own = Findings(Places(str(path), document.lines))
-            for one in document.problems:
-                mistake = own.mistake(one.path, one.message, one.hint)
-                mistake = msgspec.structs.replace(mistake, line=one.line)
-                is_of_tool = one.path.startswith("tools[")
+                self.findings.errors.append(mistake_of(refused, path, entry))
+                document = YamlDocument()
+            own = Findings.of(path, document)
+            if len(self.paths) == 1:
+                self.findings.places = own.places
+            for mistake in own.errors:
+                is_of_tool = (mistake.key or "").startswith("tools[")
                 (self.findings.of_tools if is_of_tool else self.findings.errors).append(mistake)
-            if document.data is not None and not isinstance(document.data, dict):
+            own.errors.clear()
+            included: Any = ()
+            if isinstance(document.data, dict):
+                self._merge(document.data, str(path), document.lines, own)
+                if entries := document.data.get("include"):
+                    included = convert(entries, tuple[Path, ...], "include", own)
+            elif document.data is not None:
                 report_mismatch(document.data, dict[str, Any], "", own)
-            elif document.data:
-                self._merge(document, str(path))
-                for included, place in self._includes(document.data, own):
-                    self.add(included, place, (*trail, identity))
             self.findings.errors += own.errors
+            self.findings.warnings += own.warnings
+            for at, place in enumerate(() if included is BAD else included):
+                self.add(Path(os.path.normpath(place)), own.mistake(f"include[{at}]", ""), (*trail, identity))
 
     def _error(self, at: Mistake, message: str, hint: str | None) -> None:
         self.findings.errors.append(msgspec.structs.replace(at, message=message, hint=hint))
 
-    def _includes(self, data: dict[str, Any], own: Findings) -> list[tuple[Path, Mistake]]:
-        paths = convert(data.get("include"), tuple[str, ...], "include", own) if data.get("include") else ()
-        if not isinstance(paths, tuple):
-            return []
-        entries = [(path, f"include[{at}]") for at, path in enumerate(paths)]
-        for path, place in entries:
-            if not path or "\0" in path:
-                own.error(place, "this is not a path", "write the name of a file or a folder")
-                return []
-        folder = own.places.folder("")
-        return [(Path(os.path.normpath(absolute(folder, path))), own.mistake(place, "")) for path, place in entries]
-
-    def _merge(self, document: YamlDocument, file: str) -> None:
-        """Merge a file: lists are joined, mappings united, and everything else may be set once."""
-        if len(self.paths) == 1:
-            self.findings.places = Places(file, document.lines)
-        places = self.findings.places
-        own = Findings(Places(file, document.lines))
-        for written, value in document.data.items():
+    def _merge(self, data: dict[str, Any], file: str, lines: Mapping[str, int], own: Findings) -> None:
+        """Merge the data of a file: lists are joined, mappings united, and everything else may be set once."""
+        for written, value in data.items():
             key = ALSO.get(written, written)
-            piece = Piece(file, written, document.lines)
+            piece = Piece(file, child("", written), lines)
             if key not in fields_of(Keys):
-                unknown_key(written, child("", written), Keys, own)
+                unknown_key(written, piece.own, Keys, own)
             elif key == "include":
                 continue
             elif key not in self.data:
                 self.data[key] = value
                 if len(self.paths) > 1 or written != key:
-                    places.put(key, piece)
+                    self.findings.places.put(key, piece)
             else:
                 self._join(key, value, piece, own)
-        self.findings.errors += own.errors
-        self.findings.warnings += own.warnings
 
     def _join(self, key: str, value: Any, piece: Piece, own: Findings) -> None:
         """Join the value of a key with that of an earlier file, or of another spelling of the key."""
