@@ -10,10 +10,10 @@ from interfaces.http.matrix import ID, bearer, served, status_of, token_entry, t
 from postgres import database_url, postgres
 from services.audit_places import lines_in
 
+from onetool.app.operations import paging
 from onetool.core import signed
 from onetool.database import DatabaseError
 from onetool.interfaces.http import request_log
-from onetool.interfaces.rest import handlers
 from onetool.services.audit import AuditTable
 
 __all__ = ["database_url", "postgres"]  # fixtures
@@ -320,12 +320,12 @@ POSITIONS = [["audit-1.jsonl", 3], [1.5, 2**64], [1.5], {"at": 1}, 7, None]
 def test_a_page_token_of_another_version_is_refused(place, monkeypatch):
     """It is signed with the same key, but its position is of another form."""
     _, site = place()
-    read = handlers.verify
+    read = paging.verify
 
     def check(path, position):
         tokens, data = list[str](), json.dumps(position).encode()
         monkeypatch.setattr(
-            handlers,
+            paging,
             "verify",
             lambda key, text, bound: tokens.append(signed.sign(key, data, bound)) or read(key, text, bound),
         )
