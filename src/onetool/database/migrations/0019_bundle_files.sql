@@ -1,5 +1,5 @@
--- A bundle is its files here, too, as in a folder: one row for each, with its content as JSON; NULL: removed. Whoever
--- changes something locks the row of bundle_store first, and gives each row that it touches the next revision.
+-- A bundle is its files here, too, as in a folder: one row for each, with its content as JSON; NULL: removed. A change
+-- locks the row of bundle_store first, and each row that it touches gets the next revision.
 CREATE TABLE bundle_files (
     path text PRIMARY KEY,
     body bytea,
