@@ -14,7 +14,6 @@ from onetool.services.secrets import Secret, Secrets
 
 _ANY = re.compile(r"\$?\{(?:env:[^{}]{1,200})\}|\$\{[^{}]{0,200}\}")
 _NAMED = re.compile(rf"(?:env:)?({VARIABLE})(?::-(.*))?\Z", re.DOTALL)
-_LOADS_CODE = re.compile(r"PATH|LD_.*|DYLD_.*|PYTHON.*|NODE_OPTIONS", re.IGNORECASE)
 _BARE = re.compile(r"\$([A-Z_][A-Z0-9_]*)\Z")
 
 
