@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onetool.core.flock import give_back, take_path
-from onetool.core.json_data import no_constant, unique
+from onetool.core.json_data import finite, no_constant, unique
 from onetool.core.os_files import draft_of
 from onetool.core.system import HAS_FLOCK, MAX_WAIT_S
 from onetool.core.text import line_of
@@ -37,7 +37,7 @@ def read_json(text: str) -> Any:
 def read_plain_json(text: str) -> Any:
     """Return the data of JSON. Raises JsoncError."""
     try:
-        return json.loads(text, object_pairs_hook=unique, parse_constant=no_constant)
+        return json.loads(text, object_pairs_hook=unique, parse_constant=no_constant, parse_float=finite)
     except json.JSONDecodeError as error:
         message = error.msg[:1].lower() + error.msg[1:]
         raise JsoncError(f"line {error.lineno}, column {error.colno}: {message}") from None

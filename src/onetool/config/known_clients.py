@@ -41,6 +41,7 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     takes_urls: bool = True  # in its file; otherwise it only starts commands
     starts_in_project: bool = True  # so that the server finds the project's config itself
     command: tuple[str, ...] = ()  # the client's own command that adds a server for the user: see `add_command`
+    removal: tuple[str, ...] = ()  # its command that removes one first, if adding would not replace it
     then_project: str = ""
     then_user: str
 
@@ -89,10 +90,13 @@ def toml_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
 
 def dump_json(data: Any, unit: str, indent: str = "") -> str:
     """Format objects over several lines and lists on one, as in handwritten files."""
-    if not isinstance(data, dict):
+    if not isinstance(data, dict) or not data:
         return json.dumps(data, ensure_ascii=False)
     deeper = indent + unit
-    members = [f"{deeper}{json.dumps(key)}: {dump_json(value, unit, deeper)}" for key, value in data.items()]
+    members = [
+        f"{deeper}{json.dumps(key, ensure_ascii=False)}: {dump_json(value, unit, deeper)}"
+        for key, value in data.items()
+    ]
     return "{\n" + ",\n".join(members) + f"\n{indent}}}"
 
 
@@ -117,6 +121,7 @@ CLIENTS = {
         user_file=_below(".claude.json", moved_by="CLAUDE_CONFIG_DIR", moved=(".claude.json",)),
         typed=("http",),
         command=("claude", "mcp", "add", "--scope", "user"),
+        removal=("claude", "mcp", "remove", "--scope", "user"),
         then_project="start claude in that folder and approve the server; /mcp shows it.",
         then_user="claude mcp list shows it.",
     ),

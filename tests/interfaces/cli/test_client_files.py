@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetool.config.client_files import EditError, JsoncError, read_json
-from onetool.config.known_clients import json_snippet
+from onetool.config.known_clients import CLIENTS, json_snippet
 from onetool.interfaces.cli.clients import _put_json, _put_toml
 
 ENTRY = {"command": "onetool", "args": ["mcp"]}
@@ -48,6 +48,7 @@ def test_comments_and_trailing_commas_are_skipped(text, data):
         ('{"a": 1\n"b": 2}', "line 2, column 1"),
         ('// b\n{"a": nul}', "line 2, column 7"),
         ('{"a": NaN}', "NaN"),
+        ('{"a": 1e999}', "1e999"),
         ('{"a": 1, "a": 2}', "it has the key 'a' twice"),
         ('{"a": ' + "[" * 100_000, "nested too deeply"),
         ('{"a": ' + "1" * 5000 + "}", ""),
@@ -74,10 +75,10 @@ def test_any_text_is_read_or_refused(text):
 @each("unit", ["  ", "    ", "\t"])
 @each("newline", ["\n", "\r\n"])
 def test_json_keeps_its_content_and_indentation(unit, newline):
-    before = f'{{\n{unit}"a": [1, "ä"],\n{unit}"mcpServers": {{}}\n}}'.replace("\n", newline)
+    before = f'{{\n{unit}"ä": [1, "ä"],\n{unit}"b": {{}},\n{unit}"mcpServers": {{}}\n}}'.replace("\n", newline)
     after = put(before)
-    assert json.loads(after) == {"a": [1, "ä"], "mcpServers": {"onetool": ENTRY}}
-    assert after.startswith(before[: before.index("{}")])
+    assert json.loads(after) == {"ä": [1, "ä"], "b": {}, "mcpServers": {"onetool": ENTRY}}
+    assert after.startswith(before[: before.rindex("{}")])
     assert f'{newline}{unit * 2}"onetool": {{{newline}{unit * 3}"command": "onetool",{newline}' in after
     assert put("") == json_snippet("mcpServers", "onetool", ENTRY)
 
@@ -139,6 +140,20 @@ def test_the_clients_own_command_adds_the_entry_for_all_projects(client, start, 
     assert done.returncode == 0, done.stderr
     assert calls[0].startswith(start)
     assert stub("--client", client, "--http")[1][1].startswith(http)
+
+
+@pytest.mark.parametrize(("client", "calls"), [("claude-code", ["remove", "add"]), ("codex", ["add"]), ("vscode", [])])
+def test_force_replaces_another_entry(client, calls, stub, own_home):
+    file = CLIENTS[client].user_file(own_home, {})
+    file.parent.mkdir(parents=True, exist_ok=True)
+    there = {CLIENTS[client].section: {"onetool": {"command": "other"}}}
+    toml = '[mcp_servers.onetool]\ncommand = "other"\n'
+    file.write_text(toml if file.suffix == ".toml" else json.dumps(there))
+    done, _ = stub("--client", client)
+    assert (done.returncode, "--force" in done.stderr) == (1, True)
+    _, called = stub("--client", client, "--force")
+    assert [line.split()[2] for line in called if " mcp " in line] == calls
+    assert len(called) == max(len(calls), 1)
 
 
 def test_a_command_that_fails_leaves_the_entry_to_paste(stub):

@@ -128,8 +128,8 @@ def _write(options: SetupOptions, client: KnownClient, server: OneToolEntry, fil
                 f"it has another server called {options.name}: --force replaces it, --name sets another name"
             )
         elif options.user and shutil.which((command := client.add_command(options.name, server) or [""])[0]):
-            if there is not None:
-                _run([*command[:2], "remove", options.name])
+            if there is not None and client.removal:  # the other commands replace an entry
+                _run([*client.removal, options.name])
             _run(command)
             click.echo(f"Added {options.name} to {client.title}: {visible(' '.join(command))}")
         else:
