@@ -115,7 +115,7 @@ def test_names_that_lead_elsewhere(name):
 
 def test_links_and_other_kinds():
     for kind, words in (
-        (stat.S_IFLNK, "symbolic link"),
+        (stat.S_IFLNK, "not a regular file"),
         (stat.S_IFIFO, "not a regular file"),
         (stat.S_IFDIR, "not a regular"),
     ):
@@ -136,7 +136,7 @@ def test_twice_or_nearly():
 def test_a_name_with_a_null():
     """Readers cut it there: what is checked must be what is read."""
     data = archive([*good(), ("tools/y.json.exe", "{}")]).replace(b"tools/y.json.exe", b"tools/y.json\x00exe")
-    assert "invalid name of an entry" in refused(data)
+    assert "may contain only" in refused(data)
 
 
 def test_bombs():

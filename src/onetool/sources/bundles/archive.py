@@ -41,7 +41,7 @@ MAX_SECONDS = 60.0
 BUNDLE = "bundle.json"
 TOOLS = "tools/"
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date in the ZIP format
-_ENTRY = re.compile(r"tools/[^/\\]{1,250}\.json")
+_ENTRY = re.compile(r"bundle\.json|tools/[^/\\]{1,250}\.json")
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OverflowError, RuntimeError)
 _HEADER = b"PK\x01\x02"  # of an entry in the central directory
 _END = b"PK\x05\x06"  # the start of the last 22 bytes
@@ -105,22 +105,13 @@ def unpack(data: bytes | Path) -> Unpacked:
 def _texts(file: zipfile.ZipFile) -> dict[str, bytes]:
     """Return the bytes of every entry, if all of them are allowed."""
     entries = [entry for entry in file.infolist() if entry.filename != TOOLS or entry.file_size]
-    if len(entries) > MAX_ENTRIES:
-        raise InvalidError(f"the archive has more than {MAX_ENTRIES:,} entries")
     seen: dict[str, str] = {}
     for entry in entries:
         name = entry.orig_filename  # including anything that zipfile would cut off
-        kind = stat.S_IFMT(entry.external_attr >> 16)
-        if name != entry.filename or not name.isprintable() or "\\" in name:
-            raise InvalidError(f"{name!r:.200}: invalid name of an entry; {_HINT}")
-        if kind == stat.S_IFLNK:
-            raise InvalidError(f"{name!r}: symbolic links are not followed; {_HINT}")
-        if kind not in (0, stat.S_IFREG):
-            raise InvalidError(f"{name!r}: not a regular file; {_HINT}")
-        if name.startswith("/") or ".." in name.split("/") or re.match(r"[A-Za-z]:", name):
-            raise InvalidError(f"{name!r:.200}: the path leads out of the archive; {_HINT}")
-        if name != BUNDLE and not _ENTRY.fullmatch(name):
+        if name != entry.filename or not name.isprintable() or not _ENTRY.fullmatch(name):
             raise InvalidError(f"{name!r:.200}: an archive may contain only {BUNDLE} and {TOOLS}<name>.json; {_HINT}")
+        if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
+            raise InvalidError(f"{name!r}: not a regular file; {_HINT}")
         if entry.flag_bits & 0x41:
             raise InvalidError(f"{name!r}: the entry is encrypted; create the archive without a password")
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
