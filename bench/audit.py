@@ -10,9 +10,10 @@ from typing import Any
 from bench.stats import ROUNDS, registry_of, time_calls, time_recording
 from bench.table import OURS, Row, row, show
 from onetool import Executor, ToolCall
-from onetool.config.model import AuditConfig
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services.audit import AuditLog
+from onetool.services import journal
+from onetool.services.journal import Journal, JournalSettings
+from onetool.services.journal import recorder as recorders
 
 CALLS = 1_000
 BARE = "not noted"
@@ -43,26 +44,23 @@ def run() -> Iterator[Row]:
 def _taken(args: Any) -> tuple[list[float], list[float], list[float], float]:
     """Seconds of a call in each turn: bare, noted, and required; and of recording it alone."""
     with TemporaryDirectory() as folder:
-        usual = AuditLog(SqliteDatabase(Path(folder) / "usual.db"), AuditConfig())
-        required = AuditLog(SqliteDatabase(Path(folder) / "required.db"), AuditConfig(mode="required"))
-
-        for log in (usual, required):
-            log.queue.max_waiting = (
-                10**9
-            )  # calls without a pause are more than any server has: nothing may be lost here
+        recorders.MAX_WAITING = journal.MAX_WAITING = 10**9  # calls without a pause are more than any server has
+        settings = JournalSettings(audits=True)
+        usual = Journal(SqliteDatabase(Path(folder) / "usual.db"), settings=settings)
+        required = Journal(SqliteDatabase(Path(folder) / "required.db"), settings=settings)
 
         def before(call: ToolCall) -> Any:
             entry = required.begun(call)
-            return lambda: required.write_entry(entry)
+            return lambda: required.require(entry)
 
         registry = registry_of(None)
         executors = (
             Executor(registry),
-            Executor(registry, recorders=[usual.record_event]),
-            Executor(registry, recorders=[required.record_event], journal=before),
+            Executor(registry, recorders=[usual.record]),
+            Executor(registry, recorders=[required.record], journal=before),
         )
         bare, noted, waited = asyncio.run(time_calls(executors, args, CALLS))
-        alone = time_recording(usual.record_event, args, CALLS, before_turn=usual.flush)
+        alone = time_recording(usual.record, args, CALLS, before_turn=usual.flush)
         usual.close()
         required.close()
     return bare, noted, waited, alone

@@ -12,8 +12,9 @@ from bench.table import OURS, Row, row, show
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.context import CallEvent
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services.event_queue import Recorder
-from onetool.services.stats import UsageStats
+from onetool.services import journal
+from onetool.services.journal import Journal
+from onetool.services.journal import recorder as recorders
 
 CALLS = 2_000
 ROUNDS = 7
@@ -55,12 +56,12 @@ def _taken(value: Any) -> tuple[list[float], list[float], float]:
     """Seconds of a call in each turn, bare and counted, and of recording it alone."""
     calls = min(CALLS, max(20, 5_000_000 // len(repr(value))))  # what is large takes milliseconds
     with TemporaryDirectory() as folder:
-        recorder = Recorder()
-        recorder.max_waiting = 10**9  # calls without a pause are more than any server has
-        stats = UsageStats(SqliteDatabase(Path(folder) / "state.db"), recorder=recorder)
+        recorders.MAX_WAITING = journal.MAX_WAITING = 10**9  # calls without a pause are more than any server has
+        recorder = recorders.Recorder()
+        written = Journal(SqliteDatabase(Path(folder) / "state.db"), recorder)
 
         def record(event: CallEvent) -> None:
-            recorder.put((stats.record, (event,)), size=len(event.args))
+            recorder.put(written.add, event, size=len(event.args))
 
         registry = registry_of(value)
         executors = Executor(registry), Executor(registry, recorders=[record])

@@ -1,4 +1,4 @@
-"""The database of usage stats. Tests with the fixture `place` use SQLite, and those marked `BOTH` PostgreSQL, too."""
+"""The database of the stats. Tests with the fixture `place` use SQLite, and those marked `BOTH` PostgreSQL, too."""
 
 import pytest
 
@@ -9,7 +9,7 @@ BOTH = pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
 
 @pytest.fixture
 def place(request, tmp_path):
-    """Return the database for `UsageStats`."""
+    """Return the database for `Counted`."""
     if getattr(request, "param", "sqlite") == "postgres":
         yield request.getfixturevalue("database")
         return
@@ -19,7 +19,4 @@ def place(request, tmp_path):
 
 
 def asked(place, query):
-    """Return the rows of a query, in which tables are called {calls}, {runs} …"""
-    from onetool.services.stats import UsageStats
-
-    return UsageStats(place)._store.read(lambda reader: reader.rows(query, {}))
+    return place.read(lambda work: work.execute(query))

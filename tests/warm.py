@@ -245,7 +245,6 @@ POLLS = {
     "onetool.interfaces.cli.audit.POLL_S": 0.05,
     "onetool.interfaces.http.admissions.CHECK_EVERY_S": 0.1,
     "onetool.interfaces.mcp.pending_calls.LOOK_SECONDS": 0.1,
-    "onetool.services.stats.writer.GATHER_SECONDS": 0.1,
     "onetool.sources.bundles.usage.GATHER_SECONDS": 0.1,
     "onetool.sources.mcp_servers.loop.LOOK_AGAIN": 0.2,
 }

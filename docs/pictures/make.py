@@ -116,7 +116,7 @@ def photograph(name: str) -> None:
     from browser.chromium import chromium
     from browser.summaries import usual
 
-    from onetool.services.stats.report import report
+    from onetool.services.journal.report import report
 
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         file = Path(folder, "report.html")

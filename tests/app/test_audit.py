@@ -5,16 +5,16 @@ import json
 import sqlite3
 
 import pytest
-from services.audit_places import lines_in
+from services.journals import lines_in
 
 from onetool import App, ToolCall
-from onetool.app.audit import audit_mistakes, noted_command
+from onetool.app.journal import audit_mistakes, noted_command
 from onetool.core.principal import Principal, current_address, current_principal
 from onetool.database import DatabaseError
 from onetool.database.restoring import restore
 from onetool.database.sqlite import SqliteDatabase
 from onetool.services.access_tokens import new_token
-from onetool.services.audit import AuditUnavailableError, table
+from onetool.services.journal import AuditUnavailableError, table
 
 PACK = '''
 from onetool.sdk import call_tool
@@ -53,7 +53,7 @@ def opened(tmp_path, monkeypatch):
     def open_app(mode="usual"):
         write_config(tmp_path, mode)
         app = App.open(tmp_path / "onetool.yaml")
-        app.audit.open()
+        app.journal.open()
         apps.append(app)
         return app
 
@@ -76,8 +76,8 @@ def call(app, name, allowed=None, **args):
 
 
 def lines(app):
-    if app.audit.log is not None:
-        app.audit.log.flush()
+    if app.journal.audit is not None:
+        app.journal.flush()
     return lines_in(app.config.home)
 
 
@@ -91,7 +91,7 @@ def test_a_call_is_noted_with_its_caller(opened):
 
 def test_nothing_is_noted_of_an_app_that_nobody_serves(opened, tmp_path):
     app = opened()
-    app.audit.close()
+    app.journal.close()
     call(app, "mine.work")
     assert lines(app) == []
 
@@ -198,8 +198,9 @@ def test_where_it_is_required_a_full_disk_stops_calls_before_they_begin(opened, 
         )
     ran = asyncio.run(app.run("mine.work()"))
     assert "audit log can't be written" in ran.error.message
-    assert app.audit.health() == {"status": "degraded", "problem": FULL, "lost": 0}
-    app.audit.close()
+    app.journal.flush()
+    assert app.journal.health() == {"status": "degraded", "problem": FULL, "waiting": 4, "lost": 0}
+    app.journal.close()
     assert call(app, "mine.count").data == 0
 
 
@@ -208,14 +209,14 @@ def test_where_it_is_usual_a_full_disk_stops_nothing(opened, full_disk):
     full_disk()
     assert call(app, "mine.work").ok
     lines(app)
-    assert f"audit: problem: {FULL}, lost: 0" in app.health()["findings"]
+    assert f"journal: problem: {FULL}, waiting: 1, lost: 0" in app.health()["findings"]
 
 
 def test_check_tells_of_a_log_that_cant_be_written_and_of_lost_lines(opened, full_disk):
     app = opened()
     call(app, "mine.work")
     assert list(audit_mistakes(app.config)) == []
-    app.audit.log.write("gap", "3 lines lost")
+    app.journal.audit.require(app.journal.audit.entry("gap", "3 lines lost"))
     assert [one.message.partition(",")[0] for one in audit_mistakes(app.config)] == ["3 lines lost"]
     full_disk()
     (found,) = audit_mistakes(app.config)
@@ -225,7 +226,7 @@ def test_check_tells_of_a_log_that_cant_be_written_and_of_lost_lines(opened, ful
 
 def test_check_makes_nothing(opened):
     app = opened()
-    app.audit.close()
+    app.journal.close()
     for file in app.config.home.glob("state.db*"):
         file.unlink()
     before = sorted(app.config.home.iterdir())

@@ -6,12 +6,12 @@ import json
 import pytest
 from helpers import until
 from postgres import database, database_url, postgres
-from services.audit_places import lines, lines_in
+from services.journals import lines, lines_in
 
 from onetool import App, ToolCall
-from onetool.app.audit import audit_mistakes, noted_command
+from onetool.app.journal import audit_mistakes, noted_command
 from onetool.core.principal import Principal, current_principal
-from onetool.services.audit import AuditUnavailableError
+from onetool.services.journal import AuditUnavailableError
 
 __all__ = ["database", "database_url", "postgres"]  # fixtures
 
@@ -43,7 +43,7 @@ def opened(tmp_path, database_url):
         (home / "mine.py").write_text(PACK)
         write_config(home, **{"audit": mode, "database": database_url, **config})
         app = App.open(home / "onetool.yaml")
-        app.audit.open()
+        app.journal.open()
         apps.append(app)
         return app
 
@@ -83,7 +83,7 @@ def test_where_it_is_required_a_call_waits_for_its_row_and_is_refused_while_the_
 ):
     app = opened("required")
     assert call(app).ok
-    app.audit.log.flush()
+    app.journal.flush()
     assert short(database) == [("mine.work", "begun"), ("mine.work", "ok")]
     postgres.stop()
     try:
@@ -100,17 +100,17 @@ def test_where_it_is_required_a_call_waits_for_its_row_and_is_refused_while_the_
 def test_where_it_is_usual_calls_go_on_and_health_tells(opened, database, postgres):
     app = opened()
     assert call(app).ok
-    app.audit.log.flush()
+    app.journal.flush()
     postgres.stop()
     try:
         assert call(app).ok
-        app.audit.log.flush()
-        found = app.audit.health()
+        app.journal.flush()
+        found = app.journal.health()
         assert (found["status"], found["lost"]) == ("degraded", 0)
         assert "the database can't be reached" in found["problem"]
     finally:
         postgres.start_again()
-    until(lambda: app.audit.health() is None)
+    until(lambda: app.journal.health() is None)
     assert short(database) == [("mine.work", "ok")] * 2
 
 
@@ -120,12 +120,12 @@ def test_a_reload_goes_to_another_database_and_no_line_is_lost(opened, database,
     write_config(app.config.home, database=database_url)
     app.reload()
     call(app)
-    app.audit.log.flush()
+    app.journal.flush()
     assert short(database) == [("mine.work", "ok")]
     write_config(app.config.home)
     app.reload()
     call(app)
-    app.audit.log.flush()
+    app.journal.flush()
     assert len(lines_in(app.config.home)) == 2
     assert len(lines(database)) == 1
 
@@ -141,7 +141,7 @@ def test_commands_are_noted_in_the_database(opened, database):
 def test_check_tells_of_lost_lines(opened, database):
     app = opened()
     assert list(audit_mistakes(app.config)) == []
-    app.audit.log.write("gap", "3 lines lost")
+    app.journal.audit.require(app.journal.audit.entry("gap", "3 lines lost"))
     (found,) = audit_mistakes(app.config)
     assert (found.message.partition(",")[0], found.severity) == ("3 lines lost", "warning")
-    assert found.file == "the table audit of the database"
+    assert found.file == "the table events of the database"

@@ -4,13 +4,13 @@ import asyncio
 import threading
 
 import pytest
-from services.audit_places import lines_in
+from services.journals import lines_in
 
 from onetool import App, ToolCall
 from onetool.core.principal import Principal, current_principal
 from onetool.database import DatabaseError
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services.audit.record import AuditFilter
+from onetool.services.journal.audit import AuditFilter, AuditLog
 
 PACK = '''
 from onetool.sdk import call_tool
@@ -42,7 +42,7 @@ def app(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(PACK)
     (tmp_path / "onetool.yaml").write_text("packs: [mine.py]\nstats: {enabled: true}\n")
     with App.open(tmp_path / "onetool.yaml") as app:
-        app.audit.open()
+        app.journal.open()
         yield app
 
 
@@ -55,9 +55,9 @@ def call(app, name, who="ci", **args):
 
 
 def sizes(app):
-    app.runtime.stats.flush()
+    app.journal.flush()
     return app.runtime.state.read(
-        lambda work: work.execute("SELECT tool, bytes_in, bytes_out FROM stats_calls ORDER BY rowid")
+        lambda work: work.execute("SELECT tool, bytes_in, bytes_out FROM events ORDER BY number")
     )
 
 
@@ -77,9 +77,9 @@ def test_a_size_is_that_of_the_value_that_was_returned(app):
 def test_a_hash_is_that_of_the_arguments_that_were_sent(app):
     call(app, "mine.changes")
     call(app, "mine.rows", more=[1])
-    app.audit.log.flush()
+    app.journal.audit.flush()
     found = [line["args"] for line in lines_in(app.config.home) if line["what"] == "mine.rows"]
-    assert found == [app.audit.log.table.hash_of({"more": [1]})] * 2
+    assert found == [AuditLog(app.runtime.state).hash_of({"more": [1]})] * 2
 
 
 def test_whoever_reads_waits_for_the_calls_before(app):
@@ -94,17 +94,16 @@ def test_one_thread_writes_log_stats_and_evidence(app):
     app.on_call(lambda event: heard.append(threading.current_thread().name))
     for _ in range(20):
         call(app, "mine.rows")
-    app.runtime.stats.flush()
+    app.journal.flush()
     new = [thread.name for thread in threading.enumerate() if thread not in before]
     assert {name for name in new if name.startswith("onetool-")} == {
-        "onetool-audit",
         "onetool-events",
         "onetool-handler",
     }
     assert len(heard) == 20
 
 
-def test_a_full_queue_blocks_no_call_and_health_counts_what_was_dropped(app):
+def test_a_full_queue_blocks_no_call_and_health_counts_what_was_dropped(app, monkeypatch):
     entered, leave = threading.Event(), threading.Event()
 
     def block(_event):
@@ -112,41 +111,38 @@ def test_a_full_queue_blocks_no_call_and_health_counts_what_was_dropped(app):
         leave.wait()
 
     end = app.on_call(block)
-    app.runtime.recorder.max_waiting = 5
+    monkeypatch.setattr("onetool.services.journal.recorder.MAX_WAITING", 5)
     assert call(app, "mine.rows").ok
     assert entered.wait(60)
     for _ in range(8):
         assert call(app, "mine.rows").ok
     leave.set()
     end()
-    app.runtime.stats.flush()
+    app.journal.flush()
     assert "events: dropped: 3" in app.health()["findings"]
     assert app.runtime.stats.facts("mine.rows")["calls"] == 6
 
 
-def test_a_flood_of_one_caller_costs_no_other_one_a_line_and_the_gap_names_whose(app, monkeypatch):
+def test_a_flood_costs_no_call_and_a_gap_tells_how_many_lines_are_missing(app, monkeypatch):
     def refuse(*_args, **_options):
         raise DatabaseError("away")
 
     call(app, "mine.rows")
-    app.audit.log.flush()
-    app.audit.log.queue.max_waiting = 20
+    app.journal.flush()
+    monkeypatch.setattr("onetool.services.journal.MAX_WAITING", 20)
     with monkeypatch.context() as away:
         away.setattr(SqliteDatabase, "write", refuse)
-        for number in range(40):
+        for _ in range(40):
             assert call(app, "mine.rows", who="flood").ok
-            if number % 10 == 0:
-                assert call(app, "mine.keeps", who="other", x=1).ok
-        app.audit.log.flush()
-        lost = app.audit.health()["lost"]
+        app.journal.flush()
+        lost = app.journal.health()["lost"]
         assert f"lost: {lost}" in str(app.health()["findings"])
-    app.audit.log.flush()
+    app.journal.flush()
     lines = lines_in(app.config.home)
-    assert sum(line.get("who") == "other" for line in lines) == 4
     (gap,) = [line for line in lines if line["kind"] == "gap"]
-    assert (gap["what"], gap["who"]) == (f"{lost} lines of flood lost", "flood")
-    assert sum(line.get("who") == "flood" and line["kind"] == "call" for line in lines) == 40 - lost
-    found = app.audit.log.table.page(AuditFilter(who="flood", kind="gap"), 10).records
+    assert gap["what"] == f"{lost} lines lost"
+    assert sum(line.get("who") == "flood" for line in lines) == 40 - lost == 20
+    found = AuditLog(app.runtime.state).page(AuditFilter(kind="gap"), 10).records
     assert [one.what for one in found] == [gap["what"]]
 
 

@@ -81,7 +81,7 @@ def test_the_app_is_small_and_what_the_documents_name_is_there(tmp_path):
     }
     assert (
         members - actions - facts
-        == {"audit", "catalog", "database", "runtime", "serve_beside", "keep_database", "require_state"}
+        == {"journal", "catalog", "database", "runtime", "serve_beside", "keep_database", "require_state"}
         | for_interfaces
     )
 

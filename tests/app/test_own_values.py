@@ -167,7 +167,7 @@ def test_a_part_of_a_secret_as_an_argument_does_not_break_its_mask(app, caplog):
 
 def test_names_in_stats_are_masked(app, folder):
     called(app, KEY)
-    app.runtime.stats.flush()
+    app.journal.flush()
     app.runtime.state.shrink()  # everything is in the file itself
     content = (folder / ".onetool" / "state.db").read_bytes()
     assert KEY.encode() not in content

@@ -47,7 +47,7 @@ def test_stored_results_are_read_by_their_handle_and_in_no_other_way(app, tmp_pa
 
 def test_what_was_counted_is_not_read_as_a_file(app):
     value(app, "time.now()")
-    app.runtime.stats.flush()
+    app.journal.flush()
     assert "belongs to OneTool" in failure(app, "fs.read_file(path='.onetool/state.db', encoding='base64')")
 
 
@@ -137,7 +137,7 @@ def test_notes_lie_beside_a_config_that_came_after_the_state(own_home, tmp_path,
     home = own_home / ".onetool"
     with App.open() as app:
         value(app, "time.now()")
-        app.runtime.stats.flush()
+        app.journal.flush()
     assert (home / MARKER).exists()
     (home / "onetool.yaml").write_text("topics: [{pattern: '*', file: notes.yaml}]\n")
     with App.open() as app:

@@ -4,7 +4,7 @@ import pytest
 from browser.chromium import chromium, found
 from browser.summaries import hostile, one_call, summary, usual
 
-from onetool.services.stats.report import report
+from onetool.services.journal.report import report
 
 pytestmark = pytest.mark.skipif(found() is None, reason="no Chromium on this machine (ONETOOL_TEST_BROWSER names one)")
 

@@ -99,27 +99,27 @@ def keys_of(database):
 
 def test_more_rows_than_a_batch_are_copied_once(file, other, monkeypatch):
     monkeypatch.setattr(copying, "BATCH_ROWS", 3)
-    sql = "INSERT INTO stats_gaps (at, client, duration_ms) VALUES (%s, 'c', %s)"
+    sql = "INSERT INTO events (at, kind, client, ms) VALUES (%s, 'wait', 'c', %s)"
     same_time = [(5.5, 1.0)] * 7 + [(5.5, 2.0)]
     file.write(lambda work: work.execute_many(sql, [(float(at), 0.0) for at in range(10)] + same_time))
     other.write(lambda work: work.execute_many(sql, [(5.5, 1.0), (5.5, 1.0), (100.0, 1.0)]))
-    assert copy(file, other) == {"stats": (16, 2, ())}
-    assert copy(file, other) == {"stats": (0, 18, ())}
-    assert count_stores(other, CONFIG)["stats"] == 19
+    assert copy(file, other) == {"journal": (16, 2, ())}
+    assert copy(file, other) == {"journal": (0, 18, ())}
+    assert count_stores(other, CONFIG)["journal"] == 19
 
 
 def test_lines_of_the_audit_log_come_before_those_that_are_there(file, other, monkeypatch):
     monkeypatch.setattr(copying, "BATCH_ROWS", 2)
-    sql = "INSERT INTO audit (at, written_at, line) VALUES (%s, %s, %s)"
-    file.write(lambda work: work.execute_many(sql, [(float(at), 0.0, f"old {at}") for at in range(5)]))
-    other.write(lambda work: work.execute(sql, (3.0, 0.0, "new")))
+    sql = "INSERT INTO events (at, kind, what) VALUES (%s, 'admin', %s)"
+    file.write(lambda work: work.execute_many(sql, [(float(at), f"old {at}") for at in range(5)]))
+    other.write(lambda work: work.execute(sql, (3.0, "new")))
     before = keys_of(other)
-    assert copy(file, other) == {"audit": (5, 0, ())}
+    assert copy(file, other) == {"journal": (5, 0, ())}
     assert keys_of(other) == before  # it has hashes with this key
-    lines = other.read(lambda work: work.execute("SELECT line FROM audit ORDER BY number"))
+    lines = other.read(lambda work: work.execute("SELECT what FROM events ORDER BY number"))
     assert [line for (line,) in lines] == [*(f"old {at}" for at in range(5)), "new"]
-    other.write(lambda work: work.execute(sql, (9.0, 0.0, "next")))
-    assert other.read(lambda work: work.execute("SELECT line FROM audit ORDER BY number DESC LIMIT 1")) == [("next",)]
+    other.write(lambda work: work.execute(sql, (9.0, "next")))
+    assert other.read(lambda work: work.execute("SELECT what FROM events ORDER BY number DESC LIMIT 1")) == [("next",)]
 
 
 def session(database, *records, title="first"):

@@ -30,7 +30,7 @@ place, what = sys.argv[1:]
 database = Postgres(place) if "://" in place else SqliteDatabase(Path(place))
 
 def add(work):
-    work.lock({LockNumber.STATS_SWEEP})
+    work.lock({LockNumber.JOURNAL_SWEEP})
     number = work.execute("SELECT value FROM counters WHERE name = 'test'")[0][0] + 1
     work.execute("UPDATE counters SET value = %s WHERE name = 'test'", (number,))
     return number

@@ -20,15 +20,17 @@ from pathlib import Path
 
 from onetool.ask.messages import User
 from onetool.ask.sessions import SessionStore
+from onetool.core.call import ToolCall
+from onetool.core.context import CallEvent
 from onetool.core.errors import OneToolError
 from onetool.core.principal import Principal
 from onetool.database.documents import Documents
 from onetool.database.sqlite import SqliteDatabase
 from onetool.services.access_tokens import TokenStore
-from onetool.services.audit.record import AuditEntry
-from onetool.services.audit.table import AuditTable
+from onetool.services.journal.audit import AuditFilter, AuditLog
+from onetool.services.journal.row import ArgumentHasher, Entry, RowMaker
+from onetool.services.journal.table import EventTable
 from onetool.services.results.store import ResultStore
-from onetool.services.stats.store import CALLS, StatsStore
 
 TEXT = "\n" + "x" * 9_000  # some pages of the file
 TOOL = "x" * 100  # all tokens are one document
@@ -85,29 +87,30 @@ class Sessions:
 
 
 class Stats:
-    """The store, without the thread that tries again what could not be written."""
+    """The journal's table, without the thread that tries again what could not be written."""
 
     def __init__(self, database):
-        self.store, self.numbers = StatsStore(database), count(1)
+        self.table = EventTable(database)
 
     def write(self, name):
-        row = (time.time(), name, "here", "cli", "", None, 1, None, None, 1.0, 2, 3, TOOL)
-        self.store.write(next(self.numbers), {CALLS: [row]}, 10.0, None)
+        event = CallEvent.of(ToolCall("1", name), principal=Principal(owner=TOOL))
+        self.table.append([RowMaker().of_call(event, time.time())], 10.0)
 
     def names(self):
-        sql = "SELECT tool FROM {calls} WHERE caller = :caller"
-        return [name for (name,) in self.store.read(lambda reader: reader.rows(sql, {"caller": TOOL}))]
+        sql = "SELECT tool FROM events WHERE owner = :owner ORDER BY number"
+        return [name for (name,) in self.table.read(lambda query: query.rows(sql, {"owner": TOOL}))]
 
 
 class Audit:
     def __init__(self, database):
-        self.table = AuditTable(database)
+        self.log = AuditLog(database)
 
     def write(self, name):
-        self.table.append([AuditEntry(at=time.time(), kind="call", what=name, principal=Principal())])
+        entry = Entry(at=time.time(), kind="call", what=name, principal=Principal())
+        self.log.table.append([RowMaker(hasher=ArgumentHasher(None)).of_entry(entry)], 10.0)
 
     def names(self):
-        return ["damaged" if record is None else record.what for _, record in self.table.read_on(0)]
+        return [record.what for record in self.log.read_on(AuditFilter())]
 
 
 STORES = {"tokens": Tokens, "results": Results, "sessions": Sessions, "stats": Stats, "audit": Audit}

@@ -267,6 +267,7 @@ PLACES = (
 )
 FAR = 1e300  # seconds
 CALL = {"source": "x", "ok": 7, "duration_ms": -1.0, "bytes_in": -5, "bytes_out": -5, "caller": "admin"}
+EVENT = {"kind": "call", "source": "x", "outcome": "odd", "ms": -1.0, "bytes_in": -5, "bytes_out": -5, "owner": "admin"}
 RESULT = {"name": "\u202e<b>", "head": "\x1b[2J", "room": -1, "is_json": True, "text": b"\xff", "value": b"{"}
 SESSION = {"version": 2**63 - 1, "created_at": FAR, "used_at": FAR}
 REPLICA = {"since": 0.0, "seen_at": FAR, "is_draining": False, "key_number": "x", "catalogue": ""}
@@ -278,11 +279,19 @@ ROWS = {
         {"handle": "0" * 32, "owner": "admin", "size": 1, "lines": 1, "at": 1e15, **RESULT},
         {"handle": "../../etc", "owner": "admin", "size": -1, "lines": -1, "at": FAR, **RESULT},
     ],
+    "events": [
+        {"at": 1e12, "tool": "<script>alert(1)</script>", "via": "\x1b[2J", "client": "\u202e", **EVENT},
+        {"at": 2e9, "tool": "x" * 2_000, "via": "", "client": "", **EVENT},
+        {"at": FAR, "tool": "", "via": "", "client": "", **EVENT, "ms": FAR},
+        {"at": 1e9, "tool": None, "what": "", "who": "admin", "role": "god", **EVENT, "kind": "evil"},
+        {"at": -FAR, "what": "<script>", "hosts": "\x1b[2J " * 999, "status": -1, "made": "\u202e", **EVENT},
+        {"at": FAR, "what": "x", "reason": "<b>", "run": "", "id": "x" * 9_999, **EVENT, "kind": "run"},
+    ],
     "stats_calls": [
         {"at": 1e12, "tool": "<script>alert(1)</script>", "door": "\x1b[2J", "client": "\u202e", **CALL},
-        {"at": 2e9, "tool": "x" * 2_000, "door": "", "client": "", **CALL},
         {"at": FAR, "tool": "", "door": "", "client": "", **CALL, "duration_ms": FAR},
     ],
+    "audit": [{"at": FAR, "written_at": 0.0, "line": body} for body in BAD],
     "ask_sessions": [
         {"owner": "", "id": "evil", "modified": FAR, "title": "\x1b[2J"},
         {"owner": "x", "id": "../../etc", "modified": 0.0, "title": None},

@@ -105,7 +105,7 @@ def ask(method, path, role, body=None):
 
     runtime = SimpleNamespace(redact=lambda value, *_: value)
     app = SimpleNamespace(audit=SimpleNamespace(log=None), runtime=runtime, catalog=SimpleNamespace(registry=None))
-    app.audit.begin = lambda *_, **more: asyncio.sleep(0)
+    app.journal.begin = lambda *_, **more: asyncio.sleep(0)
 
     async def send():
         current_principal.set(Principal(name=role, role=role))

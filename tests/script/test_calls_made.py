@@ -1,7 +1,6 @@
 """After a failure it is known what was done: which calls of a run were done, which failed, and which may have been."""
 
 import asyncio
-import json
 import logging
 import threading
 
@@ -10,7 +9,7 @@ from helpers import until_async
 
 from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.script.run_result import CallLog
-from onetool.services.audit.record import AuditHasher, run_entry
+from onetool.services.journal.row import COLUMNS, ArgumentHasher, RowMaker
 
 TEXT = {"type": "string"}
 
@@ -116,8 +115,8 @@ def test_a_cancelled_run_leaves_it_in_the_log_and_in_the_audit_line(shop, caplog
     finally:
         over.set()
     assert "was cancelled; done: crm.count ×1; not known: mail.send ×1" in caplog.text
-    line = run_entry(events[-1], 0.0, AuditHasher(b"key")).line()
-    assert json.loads(line)["made"] == "done: crm.count ×1; not known: mail.send ×1"  # without values
+    row = RowMaker(hasher=ArgumentHasher(b"key")).of_run(events[-1], 0.0)
+    assert row[COLUMNS.split(", ").index("made")] == "done: crm.count ×1; not known: mail.send ×1"  # without values
     assert stopped.__notes__ == ["done: crm.count ×1", "not known: mail.send(to='ann')"]
 
 

@@ -10,22 +10,21 @@ from pathlib import Path
 
 import pytest
 from helpers import until
-from services.audit_places import lines_in
+from services.journals import Audited, lines_in
 
 from onetool.config.model import AuditConfig
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services import event_queue
-from onetool.services.audit import AuditLog, AuditUnavailableError, table
+from onetool.services import journal
+from onetool.services.journal import AuditUnavailableError, table
 
 WRITER = """
 import sys
 from pathlib import Path
-from onetool.config.model import AuditConfig
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services.audit import AuditLog
-log = AuditLog(SqliteDatabase(Path(sys.argv[1]) / "state.db"), AuditConfig())
+from onetool.services.journal import Journal, JournalSettings
+log = Journal(SqliteDatabase(Path(sys.argv[1]) / "state.db"), settings=JournalSettings(audits=True))
 for number in range(int(sys.argv[3])):
-    log.write("admin", "x" * 250, id=f"{sys.argv[2]}:{number}")
+    log.require(log.entry("admin", "x" * 250, id=f"{sys.argv[2]}:{number}"))
     print(number, flush=True)
 log.close()
 """
@@ -65,15 +64,15 @@ def test_a_killed_process_has_lost_no_line_that_it_wrote_and_others_go_on(tmp_pa
 def test_a_lock_that_is_held_for_ever_stops_no_call_unless_the_log_is_required(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table, "MAX_WAIT_S", 0.05)
-    monkeypatch.setattr(event_queue, "RETRY_S", 0.05)
+    monkeypatch.setattr(table.EventTable.append, "__defaults__", (0.05,))
+    monkeypatch.setattr(journal, "RETRY_S", 0.05)
     database = SqliteDatabase(tmp_path / "state.db")
-    required, usual = (AuditLog(database, AuditConfig(mode=mode)) for mode in ("required", "usual"))
+    required, usual = (Audited(database, AuditConfig(mode=mode)) for mode in ("required", "usual"))
     with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         with pytest.raises(AuditUnavailableError, match="another process"):
             required.write("call", "web.get")
-        usual.record("admin", "waits")
+        usual.note("admin", "waits")
         until(lambda: usual.problem)
     until(lambda: [line["what"] for line in lines_in(tmp_path)] == ["waits"])
     usual.close()
@@ -81,7 +80,7 @@ def test_a_lock_that_is_held_for_ever_stops_no_call_unless_the_log_is_required(
 
 
 def test_the_file_of_the_log_is_for_its_owner_alone(tmp_path: Path) -> None:
-    log = AuditLog(SqliteDatabase(tmp_path / "state.db"), AuditConfig())
+    log = Audited(SqliteDatabase(tmp_path / "state.db"), AuditConfig())
     log.write("admin", "x")
     assert {file.stat().st_mode & 0o777 for file in tmp_path.glob("state.db*")} == {0o600}
     log.close()
@@ -96,7 +95,7 @@ def test_nothing_is_written_through_a_link_or_to_what_is_no_file(tmp_path: Path,
         (tmp_path / "state.db").symlink_to(other)
     else:
         (tmp_path / "state.db").mkdir()
-    log = AuditLog(SqliteDatabase(tmp_path / "state.db"), AuditConfig(mode="required"))
+    log = Audited(SqliteDatabase(tmp_path / "state.db"), AuditConfig(mode="required"))
     with pytest.raises(AuditUnavailableError, match=r"can't be written .*(a symbolic link|not a regular file)"):
         log.write("admin", "x")
     log.close()

@@ -1,12 +1,12 @@
 """Stats: counted, kept, shared between processes, and never in the way."""
 
 import pytest
+from services.journals import Counted
 from stats_database import BOTH, place
 
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services.stats import UsageStats
 
 
 def event(tool="a.b", ok=True, duration=1.0):
@@ -19,7 +19,7 @@ __all__ = ["place"]
 
 @BOTH
 def test_facts_of_a_tool(place):
-    stats = UsageStats(place, now=lambda: 1_700_000_000.0)
+    stats = Counted(place, now=lambda: 1_700_000_000.0)
     for duration, ok in ((5.0, True), (1.0, True), (9.0, False), (3.0, True)):
         stats.record(event(duration=duration, ok=ok))
     stats.record(event(tool="other"))
@@ -34,7 +34,7 @@ def test_facts_of_a_tool(place):
 
 
 def test_nothing_is_written_before_there_is_something_to_write(tmp_path):
-    stats = UsageStats(SqliteDatabase(tmp_path / "deep" / "state.db", makes_folder=True))
+    stats = Counted(SqliteDatabase(tmp_path / "deep" / "state.db", makes_folder=True))
     assert stats.facts("a.b")["calls"] == 0
     assert stats.summary()["total_calls"] == 0
     stats.flush()
@@ -43,7 +43,7 @@ def test_nothing_is_written_before_there_is_something_to_write(tmp_path):
 
 def test_old_calls_are_forgotten(place):
     clock = [0.0]
-    stats = UsageStats(place, retention_days=1, now=lambda: clock[0])
+    stats = Counted(place, retention_days=1, now=lambda: clock[0])
     stats.record(event())
     stats.flush()
     clock[0] = 86_401.0
@@ -53,7 +53,7 @@ def test_old_calls_are_forgotten(place):
 
 @BOTH
 def test_any_name_can_be_counted(place):
-    stats = UsageStats(place)
+    stats = Counted(place)
     for name in ("\udcff", "x" * 10_000, "", "naïve ☃"):
         stats.record(event(tool=name))
     assert stats.facts()["calls"] == 4
@@ -64,7 +64,7 @@ def test_a_damaged_file_is_reported_and_loses_no_call(tmp_path, caplog, content)
     file = tmp_path / "state.db"
     file.write_bytes(content)
     file.chmod(0o600)
-    stats = UsageStats(SqliteDatabase(file))
+    stats = Counted(SqliteDatabase(file))
     stats.record(event())
     stats.flush()
     assert stats.facts("a.b")["calls"] == 1

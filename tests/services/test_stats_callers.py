@@ -2,13 +2,13 @@
 
 import pytest
 from helpers import each
+from services.journals import Counted
 from stats_database import BOTH, place
 
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.principal import LOCAL, Principal, current_principal, stats_caller
-from onetool.services.stats import UsageStats
-from onetool.services.stats.usage import StatsFilter
+from onetool.services.journal.usage import StatsFilter
 
 __all__ = ["place"]
 
@@ -18,7 +18,7 @@ ANN = "https://id.example.com|ann"
 
 @pytest.fixture
 def stats(place):
-    return UsageStats(place, now=lambda: NOW)
+    return Counted(place, now=lambda: NOW)
 
 
 def call(stats, owner, tool="a.b", run=None):

@@ -11,14 +11,15 @@ import sys
 
 import pytest
 from helpers import until
+from services.journals import Counted
 from stats_database import asked, place
 
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.errors import ToolFailure
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services.event_queue import Recorder
-from onetool.services.stats import UsageStats
+from onetool.services.journal.recorder import Recorder
+from onetool.services.journal.table import EventTable
 
 __all__ = ["place"]
 
@@ -29,15 +30,15 @@ from pathlib import Path
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent, RunEvent
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services.event_queue import Recorder
-from onetool.services.stats import UsageStats
-stats = UsageStats(SqliteDatabase(Path(sys.argv[1])))
+from onetool.services.journal import Journal
+from onetool.services.journal.recorder import Recorder
+stats = Journal(SqliteDatabase(Path(sys.argv[1])))
 number = 0
 def more():
     global number
     number += 1
-    stats.record(CallEvent.of(call=ToolCall("1", "a.b"), duration_ms=1.0, run=f"{sys.argv[2]}-{number}"))
-    stats.record_run(RunEvent(id=f"{sys.argv[2]}-{number}", source="x", duration_ms=1.0, code_bytes=1, calls=1))
+    stats.add(CallEvent.of(call=ToolCall("1", "a.b"), duration_ms=1.0, run=f"{sys.argv[2]}-{number}"))
+    stats.add(RunEvent(id=f"{sys.argv[2]}-{number}", source="x", duration_ms=1.0, code_bytes=1, calls=1))
     stats.record_reply(f"{sys.argv[2]}-{number}", 4)
 """
 
@@ -47,7 +48,7 @@ def event(tool="a.b"):
 
 
 def tools(place):
-    return [tool for (tool,) in asked(place, "SELECT tool FROM {calls} ORDER BY at")]
+    return [tool for (tool,) in asked(place, "SELECT tool FROM events ORDER BY at")]
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def holder(place):
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no modes")
 def test_the_file_is_for_its_owner_alone(place, tmp_path):
-    stats = UsageStats(place)
+    stats = Counted(place)
     stats.record(event())
     stats.flush()
     assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.glob("state.db*")} == {0o600}
@@ -86,9 +87,9 @@ def test_the_file_is_for_its_owner_alone(place, tmp_path):
 
 @pytest.mark.long
 def test_many_processes_write_and_one_reads(place, started):
-    code = "for _ in range(200):\n    more()\n    if number % 20 == 0: stats.flush()\nstats.flush(60)\n"
+    code = "for _ in range(200):\n    more()\n    if number % 20 == 0: stats.flush()\nstats.flush()\n"
     processes = [started(code, number) for number in range(8)]
-    stats, seen = UsageStats(place), [0]
+    stats, seen = Counted(place), [0]
     while any(process.poll() is None for process in processes):
         seen.append(stats.summary()["total_calls"])
     summary = stats.summary()
@@ -99,9 +100,9 @@ def test_many_processes_write_and_one_reads(place, started):
 
 def test_a_newer_file_is_left_alone_and_reported_once(place, caplog):
     with sqlite3.connect(place.file) as database:
-        database.executescript("CREATE TABLE stats_calls (what TEXT); PRAGMA user_version = 99")
+        database.executescript("CREATE TABLE events (what TEXT); PRAGMA user_version = 99")
     database.close()
-    stats = UsageStats(place)
+    stats = Counted(place)
     for _ in range(3):
         stats.record(event())
         stats.flush()
@@ -117,16 +118,16 @@ def test_a_newer_file_is_left_alone_and_reported_once(place, caplog):
 
 
 def test_rows_are_written_after_a_while_by_themselves(place, monkeypatch):
-    monkeypatch.setattr("onetool.services.stats.writer.GATHER_SECONDS", 0.01)
+    monkeypatch.setattr("onetool.services.journal.GATHER_S", 0.01)
     recorder = Recorder()
-    stats = UsageStats(place, recorder=recorder)
-    recorder.put((stats.record, (event(),)))
+    stats = Counted(place, recorder=recorder)
+    recorder.put(stats.record, event())
     until(lambda: tools(place) == ["a.b"], 20)
 
 
 def test_rows_are_written_at_the_end_of_the_process(place, started):
     assert started("more()").wait(TIMEOUT) == 0
-    assert UsageStats(place).summary()["total_calls"] == 1
+    assert Counted(place).summary()["total_calls"] == 1
 
 
 def test_a_killed_process_loses_only_what_waited(place, started):
@@ -136,7 +137,7 @@ def test_a_killed_process_loses_only_what_waited(place, started):
     assert process.stdout.readline() == "written\n"
     os.kill(process.pid, signal.SIGKILL)
     process.wait(TIMEOUT)
-    assert UsageStats(place).summary()["total_calls"] in (50, 51)  # the last one may have made it
+    assert Counted(place).summary()["total_calls"] in (50, 51)  # the last one may have made it
 
 
 def test_a_process_killed_while_writing_leaves_a_file_that_can_be_used(place, started):
@@ -147,7 +148,7 @@ def test_a_process_killed_while_writing_leaves_a_file_that_can_be_used(place, st
             assert process.stdout.readline() == "full\n"
         os.kill(process.pid, signal.SIGKILL)
         process.wait(TIMEOUT)
-        summary = UsageStats(place).summary()
+        summary = Counted(place).summary()
         assert summary["total_calls"] == summary["runs"]  # all or nothing of a batch
         assert summary["total_calls"] % 200 == 0
     assert place.read(lambda work: work.execute("PRAGMA integrity_check")) == [("ok",)]
@@ -155,17 +156,17 @@ def test_a_process_killed_while_writing_leaves_a_file_that_can_be_used(place, st
 
 def test_a_place_where_no_file_can_be(tmp_path, caplog):
     (tmp_path / "home").write_text("not a folder")
-    stats = UsageStats(SqliteDatabase(tmp_path / "home" / "state.db", makes_folder=True))
+    stats = Counted(SqliteDatabase(tmp_path / "home" / "state.db", makes_folder=True))
     for _ in range(3):
         stats.record(event())
         stats.flush()
     assert stats.summary()["total_calls"] == 0
-    assert (stats.health()["waiting"], stats.health()["dropped"]) == (3, 0)
-    assert caplog.text.count("stats can't be stored") == 1
+    assert (stats.health()["waiting"], stats.health()["lost"]) == (3, 0)
+    assert caplog.text.count("the journal can't be written") == 1
 
 
 def test_a_full_disk_loses_nothing_that_fits_into_memory(place, monkeypatch):
-    stats = UsageStats(place)
+    stats = Counted(place)
     stats.record(event("before"))
     stats.flush()
     place.close()
@@ -182,7 +183,7 @@ def test_a_full_disk_loses_nothing_that_fits_into_memory(place, monkeypatch):
             stats.record(event(f"t{number:04}"))
         stats.flush()
         health = stats.health()
-        assert (health["waiting"], health["dropped"]) == (2_000, 0)
+        assert (health["waiting"], health["lost"]) == (2_000, 0)
         assert "full" in health["problem"]
         place.close()
     stats.flush()
@@ -190,20 +191,21 @@ def test_a_full_disk_loses_nothing_that_fits_into_memory(place, monkeypatch):
     assert tools(place) == ["before", *(f"t{number:04}" for number in range(2_000))]
 
 
-def test_a_file_that_is_held_for_long_loses_only_the_oldest(place, holder, monkeypatch):
-    monkeypatch.setattr("onetool.services.stats.writer.MAX_WAITING", 50)
-    stats = UsageStats(place)
+def test_a_file_that_is_held_for_long_loses_only_the_newest(place, holder, monkeypatch):
+    monkeypatch.setattr("onetool.services.journal.MAX_WAITING", 50)
+    monkeypatch.setattr(EventTable.append, "__defaults__", (0.1,))
+    stats = Counted(place)
     for number in range(80):
         stats.record(event(f"t{number}"))  # waits for nothing
-    stats.flush(0.1)
+    stats.flush()
     assert "locked by another process" in stats.health()["problem"]
     holder.rollback()
     stats.flush()
-    assert tools(place) == [f"t{number}" for number in range(30, 80)]
+    assert tools(place) == [f"t{number}" for number in range(50)]
 
 
 def test_what_has_been_written_can_be_read_while_the_file_is_held(place):
-    stats = UsageStats(place)
+    stats = Counted(place)
     stats.record(event())
     stats.flush()
     other = sqlite3.connect(place.file)
@@ -213,21 +215,20 @@ def test_what_has_been_written_can_be_read_while_the_file_is_held(place):
 
 
 def test_rows_that_are_never_written_are_reported_at_the_end(place, holder, caplog, monkeypatch):
-    monkeypatch.setattr("onetool.services.stats.writer.CALL_WAIT_S", 0.05)
-    stats = UsageStats(place)
+    monkeypatch.setattr(EventTable.append, "__defaults__", (0.05,))
+    stats = Counted(place)
     stats.record(event())
-    stats._writer.write(is_last=True)
-    assert "stats: 1 rows were dropped" in caplog.text
+    stats.close()
+    assert "lost 1 events of the journal" in caplog.text
     assert "locked by another process" in caplog.text
 
 
-def test_everything_is_forgotten_in_time_and_a_run_keeps_its_calls(place, monkeypatch):
-    monkeypatch.setattr("onetool.services.stats.store.MAX_FORGOTTEN", 2)
+def test_everything_is_forgotten_in_time(place, monkeypatch):
+    monkeypatch.setattr("onetool.services.journal.table.MAX_SWEPT", 2)
     clock = [0.0]
-    stats = UsageStats(place, retention_days=1, now=lambda: clock[0])
+    stats = Counted(place, retention_days=1, now=lambda: clock[0])
     for _ in range(4):
-        stats.record(event())  # at the same moment: more than are forgotten at once
-    stats.record(CallEvent.of(call=ToolCall("1", "in.run"), duration_ms=1.0, run="r"))
+        stats.record(event())  # at the same moment: more than are removed at once
     for clock[0] in (1.0, 2.0, 3.0, 4.0, 5.0):
         stats.record(event())
     stats.record_menu("c", "mcp", 4, 4)
@@ -239,19 +240,16 @@ def test_everything_is_forgotten_in_time_and_a_run_keeps_its_calls(place, monkey
     clock[0] = 86_409.0
     stats.record(event("new"))
     stats.flush()
-    names = ("calls", "runs", "replies", "menus", "gaps")
-    kept = {table: asked(place, f"SELECT count(*) FROM {{{table}}}")[0][0] for table in names}
-    assert kept == {"calls": 2, "runs": 1, "replies": 1, "menus": 0, "gaps": 0}
+    assert asked(place, "SELECT kind, tool FROM events ORDER BY at") == [("run", None), ("call", "new")]
     clock[0] += 86_409.0
     stats.record(event("newer"))
     stats.flush()
     assert tools(place) == ["newer"]
-    assert asked(place, "SELECT * FROM {replies}") == []
 
 
 def test_stats_that_nobody_holds_are_not_held_by_their_recorder(tmp_path):
     recorder = Recorder()
-    stats = UsageStats(SqliteDatabase(tmp_path / "state.db"), recorder=recorder)
+    stats = Counted(SqliteDatabase(tmp_path / "state.db"), recorder=recorder)
     assert len(recorder.writers) == 1
     del stats
     gc.collect()

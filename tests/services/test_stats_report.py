@@ -10,8 +10,8 @@ from browser.summaries import HOSTILE, hostile, one_call, summary, usual
 from helpers import each
 
 from onetool.core.errors import cut
-from onetool.services.stats.formatting import duration, moment, percent, short, span, tick, whole
-from onetool.services.stats.report import MARK, report
+from onetool.services.journal.formatting import duration, moment, percent, short, span, tick, whole
+from onetool.services.journal.report import MARK, report
 
 CASES = {
     "usual": usual(),

@@ -6,6 +6,7 @@ from collections import UserDict
 from helpers import calls, each, examples
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from services.journals import Counted
 from stats_database import BOTH, asked, place
 
 from onetool.core.call import ToolCall, ToolError
@@ -13,39 +14,38 @@ from onetool.core.context import CallEvent, RunEvent
 from onetool.core.json_data import size_of
 from onetool.core.spec import ToolSpec
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services.stats import UsageStats
 
 __all__ = ["place"]
 
-FIELDS = "tool, source, door, client, run, ok, code, reason, duration_ms, bytes_in, bytes_out, tokens_in, tokens_out"
+FIELDS = "tool, source, via, client, run, outcome, reason, ms, bytes_in, bytes_out, what, who, id, args"
 
 
-def rows(stats, place, what=FIELDS, table="calls"):
+def rows(stats, place, what=FIELDS):
     stats.flush()
-    return asked(place, f"SELECT {what} FROM {{{table}}} ORDER BY at")
+    return asked(place, f"SELECT {what} FROM events WHERE kind = 'call' ORDER BY at, number")
 
 
 @BOTH
 def test_a_call_that_went_well(place):
-    stats = UsageStats(place)
+    stats = Counted(place)
     spec = ToolSpec(name="a.b", description="d", source="proxy:x")
     call = ToolCall("1", "a.b", {"q": "é"}, "mcp")
     stats.record(CallEvent.of(call=call, spec=spec, duration_ms=1.5, value=[1, 2], client="claude", run="r-1"))
-    # {"q":"é"} takes 10 bytes, [1,2] takes 5
-    expected = ("a.b", "proxy:x", "mcp", "claude", "r-1", 1, None, None, 1.5, 10, 5, 3, 2)
+    # {"q":"é"} takes 10 bytes, [1,2] takes 5; without an audit log, nobody is named
+    expected = ("a.b", "proxy:x", "mcp", "claude", "r-1", "ok", None, 1.5, 10, 5, None, None, None, None)
     assert rows(stats, place) == [expected]
 
 
 def test_a_call_that_failed(place):
-    stats = UsageStats(place)
+    stats = Counted(place)
     error = ToolError(code="execution_error", message="no", reason="timeout")
     stats.record(CallEvent.of(call=ToolCall("1", "a.b"), duration_ms=1.0, error=error))
     size = len('{"code":"execution_error","message":"no","reason":"timeout"}')
-    assert rows(stats, place, "source, ok, code, reason, bytes_out") == [("", 0, "execution_error", "timeout", size)]
+    assert rows(stats, place, "source, outcome, reason, bytes_out") == [("", "execution_error", "timeout", size)]
 
 
 def test_nothing_that_was_said_is_in_the_file(place, tmp_path):
-    stats = UsageStats(place)
+    stats = Counted(place)
     error = ToolError(code="execution_error", message="SECRET-M", reason="could not read SECRET-R", hints=("SECRET-H",))
     stats.record(CallEvent.of(call=ToolCall("SECRET-I", "a.b", {"x": "SECRET-A"}), duration_ms=1.0, value="SECRET-V"))
     stats.record(CallEvent.of(call=ToolCall("1", "a.b", {"x": "SECRET-A"}), duration_ms=1.0, error=error))
@@ -59,12 +59,12 @@ def test_nothing_that_was_said_is_in_the_file(place, tmp_path):
 
 @BOTH
 def test_names_from_outside_are_cut_and_printable(place):
-    stats = UsageStats(place)
+    stats = Counted(place)
     for client in ("x" * 5000, "a\0b\n\x1b[31m", "\udcff", "naïve ☃"):
         stats.record(CallEvent.of(call=ToolCall("1", "a.b"), duration_ms=1.0, client=client))
     found = [client for (client,) in rows(stats, place, "client")]
     assert found == [
-        "x" * 100,
+        "x" * 99 + "…",
         "a\N{REPLACEMENT CHARACTER}b" + "\N{REPLACEMENT CHARACTER}" * 2 + "[31m",
         "\ufffd",
         "naïve ☃",
@@ -133,7 +133,7 @@ class Hostile(dict):
 @given(calls=some.lists(some.tuples(words, data, data), max_size=8), hostile=some.booleans())
 def test_every_call_gives_exactly_one_row(tmp_path_factory, calls, hostile):
     place = SqliteDatabase(tmp_path_factory.mktemp("stats") / "state.db")
-    stats = UsageStats(place)
+    stats = Counted(place)
     if hostile:
         calls = [*calls, ("t", Hostile(a=1), Hostile(b=2))]
     for name, args, value in calls:

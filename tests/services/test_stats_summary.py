@@ -1,13 +1,13 @@
 """What a summary comes to, by numbers that were computed by hand."""
 
 import pytest
+from services.journals import Counted
 from stats_database import BOTH, place
 
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.spec import ToolSpec
 from onetool.database.percentiles import MAX_SORTED
-from onetool.services.stats import UsageStats
 
 __all__ = ["place"]
 
@@ -30,7 +30,7 @@ def clock():
 
 @pytest.fixture
 def stats(place, clock):
-    return UsageStats(place, 10_000, now=clock)
+    return Counted(place, 10_000, now=clock)
 
 
 def call(

@@ -5,11 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
+from services.journals import Counted
 from specs.ot import Agent
 
 from onetool import ToolCall
 from onetool.core.context import CallEvent
-from onetool.services.stats import UsageStats
 
 DAY = 86_400
 
@@ -26,7 +26,7 @@ def agent(tmp_path, monkeypatch):
 
 def called(agent, tool, days_ago):
     """As if somebody had called it then."""
-    stats = UsageStats(agent.app.runtime.state, 90, now=lambda: time.time() - days_ago * DAY)
+    stats = Counted(agent.app.runtime.state, 90, now=lambda: time.time() - days_ago * DAY)
     stats.record(CallEvent.of(call=ToolCall("1", tool, {}, "test"), duration_ms=1.0))
     stats.flush()
 

@@ -29,7 +29,7 @@ access          whether a server needs a credential, and the known tokens
 own_server      the entry that an MCP client needs to call or start this server
 token_admin     adds, lists and revokes named tokens
 allow_lists     which tools each caller of a server may call
-audit           the audit log of a served app
+journal         the journal of an app: audit log and stats
 telemetry       sends traces and metrics to a collector, if the config has `otel`
 documents       small documents in the database, by kind
 database        the database of the config in force

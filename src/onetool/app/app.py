@@ -14,10 +14,10 @@ from weakref import finalize
 
 from msgspec.structs import replace
 
-from onetool.app.audit import AppAudit
 from onetool.app.bundles import AppBundles, Functions
 from onetool.app.catalog import ToolCatalog
 from onetool.app.database import AppDatabase
+from onetool.app.journal import AppJournal
 from onetool.app.reload import ConfigWatcher, Read, Reloader, WatchMode
 from onetool.app.runtime import CurrentRuntime, Runtime
 from onetool.app.view import AppView, internal_handlers
@@ -28,7 +28,7 @@ from onetool.core.errors import Mistake
 from onetool.core.registry import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.packs.ot import ot_tools
-from onetool.services.event_queue import Recorder
+from onetool.services.journal.recorder import Recorder
 from onetool.sources.catalogues import Offered
 from onetool.sources.packs import Registry
 
@@ -76,12 +76,12 @@ class App:
         self._watches_all = watch  # regardless of the config
         self._is_closed = self._is_connected = self._follows_settings = False
         self._database = AppDatabase(config, makes_tables=makes_tables)
-        self.audit = AppAudit(config, self._database.state)
+        self.journal = AppJournal(config, self._database.state, self._recorder)
         self._new_runtime = partial(
             Runtime,
             recorder=self._recorder,
             count_call=self._count_call,
-            audit=self.audit,
+            journal=self.journal,
             databases=self._database,
             call=self.call,
             newest=self.look_again,
@@ -348,7 +348,7 @@ class App:
             background.close()
         self.runtime.close()
         self._recorder.close()
-        self.audit.close()
+        self.journal.close()
         self._database.close()
 
     def __enter__(self) -> Self:
@@ -490,7 +490,7 @@ class App:
             config.secrets.join(before.config.secrets)  # running calls mask old and new secrets
             self._database.set_config(config)
             self._current.runtime = self._new_runtime(config, self.catalog.registry, before)
-            self.audit.set_config(config)
+            self.journal.set_config(config)
             self._bundles.set_config(config)
         try:
             end_others = self.catalog.apply(config, self._own, read)

@@ -20,7 +20,7 @@ from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.registry import Catalogue
 from onetool.core.signature import call_text
 from onetool.core.spec import ToolSpec
-from onetool.services.event_queue import Recorder
+from onetool.services.journal.recorder import Recorder
 from onetool.sources.bundles.errors import BundleError, ForbiddenError
 from onetool.sources.catalogues import Offered
 

@@ -8,6 +8,7 @@ place stay ended.
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from onetool.database.encryption import SealError
 from onetool.database.moving import LeftBehind, Moved, Progress
 from onetool.database.sqlite import SqliteDatabase
 from onetool.services.access_tokens import count_tokens, join_tokens, make_marker
+from onetool.services.journal.takeover import Takeover
 from onetool.services.page_sessions import read_session_state
 from onetool.sources.bundles.errors import BundleError
 from onetool.sources.bundles.store.copy import export_bundles, import_bundles
@@ -52,7 +54,12 @@ NOT_COPIED = {
     "mcp_sessions",
     "mcp_tasks",
 }
-STORE_NAMES = {"ask": "sessions"}  # first word of a table's name -> its store, if different
+STORE_NAMES = {
+    "ask": "sessions",
+    "events": "journal",
+    "audit": "journal",
+    "stats": "journal",
+}  # by first word
 
 
 class CopyError(OneToolError):
@@ -145,7 +152,10 @@ def copy_state(
         yield kind, _copy_documents(one, other, kind, config, force, partial(tell, kind))
     children = [table for table in all_tables() if table.parent]
     for name, tables in _stores().items():
-        done = _copy_audit_key(one, other) if name == "audit" else Moved()
+        done = Moved()
+        if name == "journal":
+            Takeover(one).finish(max_seconds=inf)  # then rows are found that were copied before
+            done = _copy_audit_key(one, other)
         for table in tables:
             of_table = [child for child in children if child.parent == table.name]
             done += copy_table(one, other, table, of_table, force=force, progress=partial(tell, name))
@@ -164,10 +174,10 @@ def _stores() -> dict[str, list[Table]]:
 
 def _copy_audit_key(source: Database, target: Database) -> Moved:
     """Copy the key of the audit hashes, unless the target has hashes with another key."""
-    if not count_rows(source, "audit"):
+    if not count_rows(source, "events"):
         return Moved()
     (table,) = [table for table in all_tables() if table.name == "audit_key"]
-    is_unused = not count_rows(target, "audit")
+    is_unused = not count_rows(target, "events") and not count_rows(target, "audit")
     done = copy_table(source, target, table, (), force=is_unused, progress=lambda done, total: None)
     return Moved(remarks=(OTHER_KEY,) if done.left else ())
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from onetool.app.audit import audit_mistakes
 from onetool.app.bundles import is_unread_store
 from onetool.app.config_lint import may_store_tokens
 from onetool.app.database import STATE_FILE
 from onetool.app.database_state import database_mistakes
+from onetool.app.journal import audit_mistakes
 from onetool.app.requirements import Requirements, http_requirements, read_http_tool
 from onetool.config.stateful import stateful_servers
 from onetool.core.errors import Mistake, ToolFailure

@@ -19,18 +19,18 @@ from onetool.config.model import PROMPTS_FILE
 from onetool.core.call import DRAFT
 from onetool.core.context import current_call
 from onetool.core.json_data import freeze, size_of
-from onetool.core.principal import Principal, current_principal, owner, owners
+from onetool.core.principal import current_principal, owner, owners
 from onetool.core.registry import Snapshot
 from onetool.core.state_folders import CONFIG_FILES, STATE_FILES, STATE_FOLDERS, mark_home
-from onetool.services.event_queue import Recorder
+from onetool.services.journal.recorder import Recorder
 from onetool.services.logs import log_call
 from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
     from onetool.app.access import KnownTokens
-    from onetool.app.audit import AppAudit
     from onetool.app.database import AppDatabase
     from onetool.app.documents import DocumentKind
+    from onetool.app.journal import AppJournal
     from onetool.app.secret_rules import SecretRules
     from onetool.core.call import ToolCall, ToolResult
     from onetool.core.context import CallEvent, RunEvent
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from onetool.script.engine import Engine, SharedWorkers
     from onetool.script.render import ReadOn, RunReply
     from onetool.script.run_result import RunResult
+    from onetool.services.journal.stats import Stats
     from onetool.services.results import StoredResult
     from onetool.services.results.store import ResultStore
-    from onetool.services.stats import UsageStats
     from onetool.services.topics import Topics
 
 log = logging.getLogger("onetool")
@@ -85,7 +85,7 @@ class Runtime:
         *,
         recorder: Recorder,
         count_call: "Callable[[CallEvent], None]",
-        audit: "AppAudit",
+        journal: "AppJournal",
         databases: "AppDatabase",
         call: "AppCall",
         newest: "Callable[[], Awaitable[Runtime]]",
@@ -98,7 +98,7 @@ class Runtime:
         self.config = config
         self.recorder = recorder
         self._count_call = count_call
-        self._audit = audit
+        self.journal = journal
         self._call = call
         self._newest = newest
         self.databases = databases
@@ -116,7 +116,7 @@ class Runtime:
         from onetool.core.executor import Executor  # loads asyncio, which listing tools doesn't need
 
         mark_home(self.config.home)
-        _ = self.stats  # created now, so that a reload shares it
+        self.journal.start()
         defaults = self.config.defaults
         return Executor(
             self._registry,
@@ -125,7 +125,7 @@ class Runtime:
             environment=self,
             recorders=[self.record_call],
             redact=self.config.secrets.redact_data,
-            journal=self._audit.before if self.config.audit.mode == "required" else None,
+            journal=self.journal.before if self.config.audit.mode == "required" else None,
         )
 
     @part
@@ -150,6 +150,7 @@ class Runtime:
     def engine(self) -> "Engine":
         from onetool.script.engine import Engine
 
+        self.journal.start()
         return Engine(
             self.workers.limits,
             partial(self._call, runtime=self),
@@ -158,7 +159,7 @@ class Runtime:
             snippets=self.config.snippets,
             typecheck=self.config.run.typecheck,
             recorders=[self.record_run],
-            journal=self._audit.before if self.config.audit.mode == "required" else None,
+            journal=self.journal.before if self.config.audit.mode == "required" else None,
             workers=self.workers,
             store=self.store_result,
         )
@@ -178,20 +179,13 @@ class Runtime:
         return ResultStore(self.state, self.config.results.ttl_s, self.config.results.max_total_mb)
 
     @part
-    def stats(self) -> "UsageStats | None":
-        if not self.config.stats.enabled:
+    def stats(self) -> "Stats | None":
+        journal = self.journal.start() if self.config.stats.enabled else None
+        if journal is None:
             return None
-        from onetool.services.stats import UsageStats
+        from onetool.services.journal.stats import Stats
 
-        config = self.config
-        return UsageStats(
-            self.state,
-            config.stats.retention_days,
-            max_rows=config.stats.max_rows,
-            inline_bytes=config.results.inline_bytes,
-            redact=config.secrets.redact_data,
-            recorder=self.recorder,
-        )
+        return Stats(journal, self.config.results.inline_bytes)
 
     @property
     def database(self) -> "Database | None":
@@ -268,12 +262,10 @@ class Runtime:
         return None if newest is self else newest.http_context
 
     def share_with(self, to: "Runtime") -> None:
-        """Hand over services that are the same in both configs, so that no stats are lost and no new workers start."""
+        """Hand over services that are the same in both configs, so that no new workers start."""
         with self.lock:
             mine, theirs = self.config, to.config
             same = {"client"}
-            if _place_of_stats(mine) == _place_of_stats(theirs):
-                same.add("stats")
             if (mine.home, mine.results, mine.database) == (theirs.home, theirs.results, theirs.database):
                 same.add("results")
             if mine.run == theirs.run:
@@ -283,14 +275,12 @@ class Runtime:
             self._shares_workers = "workers" in shared
 
     def retire(self) -> None:
-        """Let the workers end after their runs, and write the stats. Unused services are not created for this."""
+        """Let the workers end after their runs. Unused services are not created for this."""
         with self.lock:
             self._is_retired = True
-            workers, stats = self._made("workers"), self._made("stats")
+            workers = self._made("workers")
         if workers is not None and not self._shares_workers:
             workers.close()
-        if stats is not None:
-            stats.flush()
 
     def close(self) -> None:
         """Close everything, including the services that all configs share, because the app is closed."""
@@ -387,59 +377,50 @@ class Runtime:
 
     def record_call(self, event: "CallEvent") -> None:
         size = len(event.args) + (0 if event.value is None else event.bytes_out)
-        self.recorder.put((self._write_call, (event,)), event.principal.caller, size)
-        if (log := self._audit.log) is not None:
-            log.record_event(event)
+        self.recorder.put(self._write_call, event, size=size)
 
     def record_run(self, event: "RunEvent") -> None:
-        self.recorder.put((self._write_run, (event,)), event.principal.caller, len(event.code))
-        if (log := self._audit.log) is not None:
-            log.record_event(event)
+        self.recorder.put(self._write_run, event, size=len(event.code))
 
     def record_gap(self, client: str, seconds: float) -> None:
         """Record the seconds between our reply and the client's next call."""
-        stats, principal = self.stats, current_principal.get()
-        if stats is not None:
-            self.recorder.put((stats.record_gap, (client, seconds, principal.lasting_owner)), principal.caller)
+        if (journal := self.journal.current) is not None:
+            self.recorder.put(journal.record_wait, client, seconds, current_principal.get().lasting_owner)
 
     def record_menu(self, client: str, full_bytes: Callable[[], int], sent_bytes: Callable[[], int]) -> None:
         """Record that a menu was sent to a client. The recorder's thread measures it, and a list of all tools."""
-        principal = current_principal.get()
-        self.recorder.put((self._write_menu, (client, full_bytes, sent_bytes, principal)), principal.caller)
+        self.recorder.put(self._write_menu, client, full_bytes, sent_bytes, current_principal.get().lasting_owner)
 
     def record_reply(self, result: "RunResult", parts: Iterable[Any]) -> None:
         """Record the size of a run's reply: text, and other parts as JSON."""
-        run = result.meta.get("run")
-        if self.stats is not None and run is not None:
-            caller = current_principal.get().caller
-            self.recorder.put((self.stats.record_reply, (run, sum(map(size_of, parts)))), caller)
+        run, journal = result.meta.get("run"), self.journal.current
+        if journal is not None and run is not None:
+            self.recorder.put(journal.record_reply, run, sum(map(size_of, parts)))
 
     def _write_call(self, event: "CallEvent") -> None:
         log_call(event, self.redact)
         if event.source != DRAFT:
-            if self.stats is not None:
-                self.stats.record(event)
             self._count_call(event)
+        if (journal := self.journal.current) is not None:
+            journal.add(event)
         self.recorder.observe(event)
 
     def _write_run(self, event: "RunEvent") -> None:
-        if self.stats is not None:
-            self.stats.record_run(event)
+        if (journal := self.journal.current) is not None:
+            journal.add(event)
         self.recorder.observe(event)
 
     def _write_menu(
-        self, client: str, full_bytes: Callable[[], int], sent_bytes: Callable[[], int], principal: Principal
+        self, client: str, full_bytes: Callable[[], int], sent_bytes: Callable[[], int], owner: str
     ) -> None:
-        if self.stats is not None:
-            self.stats.record_menu(client, "mcp", full_bytes(), sent_bytes(), principal.lasting_owner)
+        if (journal := self.journal.start()) is not None and journal.settings.counts:
+            journal.record_menu(client, "mcp", full_bytes(), sent_bytes(), owner)
 
     def records_health(self) -> dict[str, dict[str, Any] | None]:
-        """Return the problems with the audit log, the stats and the event queue, which drops events when flooded."""
-        stats: UsageStats | None = self._made("stats")
-        dropped = self.recorder.lost.total()
+        """Return the problems with the journal and the event queue, which drops events when flooded."""
+        dropped = self.recorder.lost
         return {
-            "audit": self._audit.health(),
-            "stats": None if stats is None else stats.health(),
+            "journal": self.journal.health(),
             "events": {"status": "degraded", "dropped": dropped} if dropped else None,
         }
 
@@ -475,7 +456,3 @@ class CurrentRuntime:
 
     def mask_also(self, secret: str) -> None:
         self.runtime.config.secrets.mask_also(secret)
-
-
-def _place_of_stats(config: Config) -> tuple[Any, ...]:
-    return config.home, config.database, config.stats, config.results

@@ -7,7 +7,7 @@ from onetool.core.errors import ConfigError, Mistake
 
 if TYPE_CHECKING:
     from onetool.config import Config
-    from onetool.services.event_queue import Recorder
+    from onetool.services.journal.recorder import Recorder
 
 PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 INSTALL = 'pip install "onetool-layer[otel]"'

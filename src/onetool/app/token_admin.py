@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from onetool.app.access import as_stored, needs_credential, shown_time
-from onetool.app.audit import anonymous_clients
+from onetool.app.journal import anonymous_clients
 from onetool.config import Config
 from onetool.config.load import token_places
 from onetool.config.model import TokenConfig

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from onetool.config.model import Snippet
     from onetool.core.registry import Snapshot
     from onetool.core.spec import Handler, ToolSpec
+    from onetool.services.journal.summary import Summary
     from onetool.services.results import Page
-    from onetool.services.stats.summary import Summary
 
 SUFFIXES = (".html", ".htm")  # of reports
 BEGINNING = 1_000  # bytes that contain the mark of a report
@@ -125,7 +125,7 @@ class AppView:
     def write_report(self, path: str, stats: "Summary") -> str:
         """Write the report and return its path. Raises ToolFailure."""
         from onetool.services.file_access import PathRefusedError, Roots, why_not_written
-        from onetool.services.stats.report import MARK, report
+        from onetool.services.journal.report import MARK, report
 
         if not path.lower().endswith(SUFFIXES):
             raise ToolFailure("the name of a report must end with .html")

@@ -140,7 +140,7 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: Literal["usual", "required", "none"] = "usual"  # required: calls are refused while it can't be written
     retention_days: Count = 90
-    max_mb: Count = 1024  # of all lines; the oldest beyond this are removed
+    max_mb: Count = 1024  # of the journal, about; the oldest rows beyond this are removed
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -316,7 +316,7 @@ class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True):
 class StatsConfig(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True
     retention_days: Count = 90
-    max_rows: Count = 5_000_000  # per kind, such as calls; older rows beyond this are removed
+    max_rows: Count = 5_000_000  # of the journal; older rows beyond this are removed
 
 
 class AskConfig(msgspec.Struct, frozen=True, kw_only=True):

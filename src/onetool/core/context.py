@@ -105,6 +105,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
         return self.deadline + paused - monotonic()
 
 
+STARTUP = "startup_ms"  # in the `meta` of a result: how long the call waited for its server to start
 SENT_TO = "sent_to"  # in the notes of a trial: the hosts of its requests
 UPSTREAM = "upstream"  # in the `meta` of an HTTP tool's result: status, time and size of the last response
 
@@ -115,6 +116,12 @@ def note_call(key: str, value: Any) -> None:
     """Add an entry to the meta of the running call's result."""
     if (context := current_call.get()) is not None:
         context.notes[key] = value
+
+
+def note_startup(seconds: float) -> None:
+    """Add the time that the running call has waited for its server to start, which is not part of its duration."""
+    if (context := current_call.get()) is not None:
+        context.notes[STARTUP] = round(context.notes.get(STARTUP, 0.0) + seconds * 1000, 3)
 
 
 def add_note(key: str, value: Any) -> None:

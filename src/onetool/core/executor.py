@@ -34,6 +34,7 @@ from onetool.core.call import (
 )
 from onetool.core.context import (
     SENT_TO,
+    STARTUP,
     UPSTREAM,
     CallContext,
     CallEvent,
@@ -356,9 +357,14 @@ class Executor:
         sent: Callable[[], ServerAnswer] | None,
         for_tool: bool,
     ) -> ToolResult:
-        """Record the call and return its result. Time spent waiting for the caller is not part of the duration."""
+        """Record the call and return its result.
+
+        Time spent waiting for the caller, or for a server to start, is not part of the duration.
+        """
         call = call if context is None else context.call
         waited = 0.0 if context is None or context.pauses is None else context.pauses.waited()
+        if context is not None and STARTUP in context.notes:
+            waited += context.notes[STARTUP] / 1000
         elapsed = round((perf_counter() - started - waited) * 1000, 3)
         passed: list[str] = []
         if error is not None:

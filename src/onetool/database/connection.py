@@ -173,9 +173,8 @@ class LockNumber:
     """The numbers of the locks for `Transaction.lock`. A number never changes."""
 
     MIGRATIONS: Final = 7_307_199_513_280_411  # one replica creates tables at a time
-    STATS_SWEEP: Final = 7_307_199_513_280_412
-    AUDIT_APPEND: Final = 7_307_199_513_280_505  # one replica appends at a time
-    AUDIT_SWEEP: Final = 7_307_199_513_280_506
+    JOURNAL_APPEND: Final = 7_307_199_513_280_505  # one replica appends at a time
+    JOURNAL_SWEEP: Final = 7_307_199_513_280_506
 
 
 class DatabaseError(OneToolError):

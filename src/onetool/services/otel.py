@@ -28,7 +28,7 @@ from onetool._version import __version__
 from onetool.core.context import CallEvent, RequestEvent, RunEvent
 from onetool.core.text import replace_surrogates
 from onetool.core.trace import Span
-from onetool.services.event_queue import Recorder
+from onetool.services.journal.recorder import Recorder
 from onetool.services.metrics import BUCKETS, METHODS, OTHER, ToolLabels, outcome_of
 
 NANO = 1_000_000_000
@@ -174,7 +174,7 @@ def _outcome(event: CallEvent | RunEvent) -> Attributes:
 def start_export(exporter: OtelExporter, recorder: Recorder) -> Callable[[], None]:
     """Start sending spans and metrics of the recorder's events. Return a function that stops this."""
     recorder.observers.append(exporter.observe)
-    recorder.record_span = lambda span: recorder.put((recorder.observe, (span,)), span.caller)
+    recorder.record_span = lambda span: recorder.put(recorder.observe, span)
 
     def end() -> None:
         recorder.record_span = None

@@ -9,6 +9,7 @@ import time
 import pytest
 from click.testing import CliRunner
 from helpers import cli, each
+from services.journals import Audited
 
 from onetool.config.model import AuditConfig
 from onetool.core.call import ToolCall
@@ -20,8 +21,7 @@ from onetool.database.postgres import Postgres
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.cli import audit as command
 from onetool.interfaces.cli import cli as root
-from onetool.services.audit import KINDS, AuditLog
-from onetool.services.audit.record import REASONS
+from onetool.services.journal.row import KINDS, REASONS
 
 CI = Principal(name="ci", owner="ci")
 ANN = Principal(name="ann", owner="ann", role="edit")
@@ -71,10 +71,10 @@ def use_database(folder, url):
 
 def filled(place):
     for hours in (50, 3, 1):
-        log = AuditLog(place, AuditConfig(), lambda: time.time() - hours * HOUR)  # noqa: B023
-        log.record("call", "web.get", principal=CI, via="mcp", id=f"{hours}a", ms=1.25)
-        log.record("call", "time.now", principal=ANN, outcome="execution_error", reason="timeout", id=f"{hours}b")
-        log.record("change", "PUT /tools/bundles/w", principal=ANN, outcome="conflict", status=409, id=f"{hours}c")
+        log = Audited(place, AuditConfig(), lambda: time.time() - hours * HOUR)  # noqa: B023
+        log.note("call", "web.get", principal=CI, via="mcp", id=f"{hours}a", ms=1.25)
+        log.note("call", "time.now", principal=ANN, outcome="execution_error", reason="timeout", id=f"{hours}b")
+        log.note("change", "PUT /tools/bundles/w", principal=ANN, outcome="conflict", status=409, id=f"{hours}c")
         log.close()
     return place
 
@@ -92,9 +92,9 @@ def ids(*args):
 def test_a_known_call_is_found_by_its_arguments(folder):
     assert ids("--args", "{}") == []
     assert not folder.exists()
-    log = AuditLog(state_in(folder), AuditConfig())
+    log = Audited(state_in(folder), AuditConfig())
     for id, args in (("one", {"pin": 1, "who": "é"}), ("two", {"pin": 2, "who": "é"}), ("three", {"pin": 1})):
-        log.record_event(CallEvent.of(call=ToolCall(id, "web.get", args, "mcp"), spec=SPEC, duration_ms=1.0))
+        log.record(CallEvent.of(call=ToolCall(id, "web.get", args, "mcp"), spec=SPEC, duration_ms=1.0))
     log.close()
     assert ids("--args", '{"who": "é", "pin": 1}') == ["one"]
     assert ids("--args", '{"pin": 3}') == []
@@ -157,15 +157,6 @@ def test_a_person_reads_columns(kept):
     assert "\x1b" not in run().stdout
 
 
-def test_lines_that_cant_be_read_are_skipped_and_counted(kept_file):
-    sql = "UPDATE audit SET line = %s WHERE number IN (1, 9)"
-    kept_file.write(lambda work: work.execute(sql, ('{"time":',)))
-    for args in ((), ("--limit", "100")):
-        result = run("--json", *args)
-        assert len(result.stdout.splitlines()) == 7
-        assert "2 lines can't be read and were skipped." in result.stderr
-
-
 def test_no_log_is_told(folder):
     result = run()
     assert (result.exit_code, result.stdout) == (0, "")
@@ -203,7 +194,7 @@ def following():
 
 
 def test_it_follows(empty, following):
-    log = AuditLog(empty, AuditConfig())
+    log = Audited(empty, AuditConfig())
     log.write("admin", "before")
     next_line, _ = following("--kind", "admin")
     assert next_line() == "before"
@@ -216,7 +207,7 @@ def test_it_follows(empty, following):
 def test_it_follows_a_log_that_begins_later_and_a_new_one_in_its_place(folder, following):
     next_line, _ = following()
     for name in ("one", "two"):
-        log = AuditLog(state_in(folder), AuditConfig())
+        log = Audited(state_in(folder), AuditConfig())
         for number in (1, 2, 3):
             log.write("admin", f"{name} {number}")
         log.close()
@@ -228,14 +219,14 @@ def test_it_follows_a_log_that_begins_later_and_a_new_one_in_its_place(folder, f
 @pytest.mark.long
 def test_it_follows_on_when_the_database_is_back(folder, postgres, database, database_url, following):
     use_database(folder, database_url)
-    log = AuditLog(database, AuditConfig())
+    log = Audited(database, AuditConfig())
     log.write("admin", "before")
     next_line, report = following()
     assert next_line() == "before"
     postgres.stop()
     try:
         assert "The audit log can't be read now: the database can't be reached" in report()
-        log.record("admin", "after")
+        log.note("admin", "after")
     finally:
         postgres.start_again()
     assert next_line() == "after"
@@ -244,12 +235,12 @@ def test_it_follows_on_when_the_database_is_back(folder, postgres, database, dat
 
 def test_a_known_call_is_found_in_a_database(folder, database, database_url):
     use_database(folder, database_url)
-    log = AuditLog(database, AuditConfig())
+    log = Audited(database, AuditConfig())
     for id, args in (("one", {"pin": 1}), ("two", {"pin": 2})):
-        log.record_event(CallEvent.of(call=ToolCall(id, "web.get", args, "mcp"), spec=SPEC, duration_ms=1.0))
+        log.record(CallEvent.of(call=ToolCall(id, "web.get", args, "mcp"), spec=SPEC, duration_ms=1.0))
     log.close()
     assert ids("--args", '{"pin": 1}') == ["one"]
-    assert "No matching lines in the table audit of the database." in run("--who", "nobody").stderr
+    assert "No matching lines in the table events of the database." in run("--who", "nobody").stderr
 
 
 def test_a_database_that_is_away_or_has_no_tables_is_told(folder, database_url):

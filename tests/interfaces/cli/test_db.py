@@ -81,7 +81,7 @@ def test_init_makes_the_tables_once(folder):
     assert (second["done"], second["server"], second["tables"]) == ([], first["server"], first["tables"])
     assert re.fullmatch(r"\d+(\.\d+)*", first["server"])
     after = said(folder)
-    assert (after["missing"], after["tables"], after["stores"]["stats"]) == ([], first["tables"], 0)
+    assert (after["missing"], after["tables"], after["stores"]["journal"]) == ([], first["tables"], 0)
     assert first["tables"] >= 10
 
 
@@ -339,7 +339,7 @@ def test_another_key_of_the_audit_log_is_a_remark_and_no_failure(tmp_path):
         assert tokens(folder, "add", folder.name).returncode == 0
     done = db(homes[0], "import", str(homes[1]))
     assert done.returncode == 0, done.stdout
-    (audit,) = [row for row in json.loads(done.stdout)["stores"] if row["store"] == "audit"]
+    (audit,) = [row for row in json.loads(done.stdout)["stores"] if row["store"] == "journal"]
     assert (audit["left"], "keeps its own key" in audit["remarks"][0]) == ([], True)
 
 

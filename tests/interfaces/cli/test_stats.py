@@ -12,15 +12,15 @@ from pathlib import Path
 import html5lib
 import pytest
 from helpers import cli, definition, invoke, start, trusted
+from services.journals import Counted
 
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.cli.stats import MAX_TOOLS, _in_short
 from onetool.interfaces.cli.stats import PERIODS as OFFERED
-from onetool.services.stats import UsageStats
-from onetool.services.stats.report import MARK
-from onetool.services.stats.summary import PERIODS
+from onetool.services.journal.report import MARK
+from onetool.services.journal.summary import PERIODS
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def used(project):
 
 
 def record(project, calls):
-    stats = UsageStats(SqliteDatabase(project / ".onetool" / "state.db"))
+    stats = Counted(SqliteDatabase(project / ".onetool" / "state.db"))
     for name, code in calls:
         error = ToolError(code=code, message="no") if code else None
         call = ToolCall(id="1", name=name, args={}, source="cli")

@@ -14,7 +14,7 @@ from helpers import cli, invoke, trusted, until
 from interfaces.http.conftest import Served
 from mcp import Client
 from mcp.types import Implementation
-from services.audit_places import lines_in
+from services.journals import lines_in
 
 from onetool.app.access import open_token_store
 from onetool.config import load_config

@@ -16,7 +16,7 @@ from onetool.interfaces.http.guard import Guard, Route
 from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.http.site import READ
-from onetool.services import event_queue
+from onetool.services.journal import recorder as event_queue
 from onetool.services.logs import NonBlockingHandler, make_log_non_blocking, set_up_logging
 
 JSON = (b"content-type", b"application/json")
@@ -259,7 +259,7 @@ def test_long_paths_that_wait_are_limited_by_their_bytes(tmp_path, monkeypatch):
             for _ in range(5):
                 request_log.write_entry(_request("/" + "y" * 4_000, {}))
         written_now()
-    assert recorder.lost.total() == 3
+    assert recorder.lost == 3
 
 
 def test_a_route_can_not_replace_what_the_line_says(lines, tmp_path):

@@ -8,13 +8,13 @@ import pytest
 from helpers import check_each, until
 from interfaces.http.matrix import ID, bearer, served, status_of, token_entry, token_of
 from postgres import database_url, postgres
-from services.audit_places import lines_in
+from services.journals import lines_in
 
 from onetool.app.operations import paging
 from onetool.core import signed
 from onetool.database import DatabaseError
 from onetool.interfaces.http import request_log
-from onetool.services.audit import AuditTable
+from onetool.services.journal.table import EventTable
 
 __all__ = ["database_url", "postgres"]  # fixtures
 
@@ -57,7 +57,7 @@ def _with_query(site, method, path, headers, query):
 
 
 def lines(app):
-    app.audit.log.flush()
+    app.journal.audit.flush()
     return kept_lines(app)
 
 
@@ -134,7 +134,7 @@ def test_a_flood_of_others_hides_no_failed_login_and_no_refusal_of_a_known_calle
     for _ in range(4):
         assert send(site, None, "POST", "/login", {"token": "hunter2"})[0] == 401
     assert send(site, "call", "PUT", f"/tools/bundles/{ID}", BUNDLE)[0] == 403
-    app.audit.close()
+    app.journal.close()
     found = [(line["kind"], line["what"]) for line in kept_lines(app)]
     assert found.count(("login", "sign in")) == 2
     assert ("refusal", f"PUT /tools/bundles/{ID}") in found
@@ -149,7 +149,7 @@ def test_a_flood_of_a_known_caller_hides_no_refusal_of_another_one(place, monkey
     for _ in range(6):
         assert send(site, "call", "PUT", f"/tools/bundles/{ID}", BUNDLE)[0] == 403
     assert send(site, "edit", "POST", "/servers/x/reconnect")[0] == 403
-    app.audit.close()
+    app.journal.close()
     found = [(line["who"], line["what"]) for line in kept_lines(app)]
     assert ("edit-1", "POST /servers/{server}/reconnect") in found
     assert ("call-1", "4 more requests refused") in found
@@ -210,7 +210,7 @@ def fill_disk(monkeypatch):
     def refused(*_args):
         raise DatabaseError("state.db can't be used: database or disk is full")
 
-    monkeypatch.setattr(AuditTable, "append", refused)
+    monkeypatch.setattr(EventTable, "append", refused)
 
 
 @pytest.mark.parametrize("disk", ["full", "usual"])
@@ -266,7 +266,7 @@ def test_an_admin_reads_it_with_filters_and_page_by_page(place, kept_in):
     send(site, None, "GET", "/status")
     status, found = listed(site)
     assert status == 200
-    assert (found["enabled"], found["nextPageToken"], found["skipped"], found["lost"]) == (True, None, 0, 0)
+    assert (found["enabled"], found["nextPageToken"], found["lost"]) == (True, None, 0)
     assert [one["kind"] for one in found["records"]] == ["refusal", *["call"] * 5]
     assert len(listed(site, b"kind=call&who=call-1&tool=time.*&outcome=ok&since=1h")[1]["records"]) == 5
     assert listed(site, b"until=1h")[1]["records"] == []
@@ -293,7 +293,7 @@ def test_while_the_database_is_away_it_cant_be_read_and_nothing_is_called_where_
         assert (status, found["code"]) == (503, "database_away")
         assert "the database can't be reached" in found["detail"]
         assert b"audit_unavailable" in send(site, "call", "POST", "/call/time.now")[1]
-        assert "the database can't be reached" in app.audit.health()["problem"]
+        assert "the database can't be reached" in app.journal.health()["problem"]
     finally:
         postgres.start_again()
     until(lambda: send(site, "call", "POST", "/call/time.now")[0] == 200)
@@ -359,7 +359,6 @@ def test_without_a_log_it_is_empty(place):
         "enabled": False,
         "records": [],
         "nextPageToken": None,
-        "skipped": 0,
         "lost": 0,
         "problem": None,
     }

@@ -10,7 +10,7 @@ from helpers import cli, each, until
 from interfaces.http.conftest import Served
 from interfaces.http.matrix import token_entry, token_of
 from interfaces.http.test_page_links import bearer, session_of
-from services.audit_places import lines_in
+from services.journals import lines_in
 from upstream import Reply, Upstream
 
 from onetool.config.known_clients import CLIENTS

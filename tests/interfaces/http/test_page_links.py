@@ -20,7 +20,7 @@ from document_stores import in_home
 from helpers import NOBODY, check_each, cli, until
 from interfaces.http.conftest import TOKEN, Served
 from postgres import database_url, postgres
-from services.audit_places import lines_in
+from services.journals import lines_in
 
 from onetool.services.page_links import PageLinks
 

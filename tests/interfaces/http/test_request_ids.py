@@ -6,7 +6,7 @@ import logging
 
 import pytest
 from interfaces.http.matrix import bearer, exchange, served, status_of, token_entry, token_of
-from services.audit_places import lines_in
+from services.journals import lines_in
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SENT = (("x-request-id", "job-7"), ("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01"))
@@ -26,7 +26,7 @@ def post(site, path, who="call", sent=SENT, body=b"{}"):
 
 
 def audit_lines(app):
-    app.audit.log.flush()
+    app.journal.audit.flush()
     return lines_in(app.config.home)
 
 

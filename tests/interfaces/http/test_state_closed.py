@@ -11,13 +11,13 @@ import pytest
 from document_stores import in_home, stored_tokens
 from helpers import cli
 from interfaces.http.conftest import Served
+from services.journals import Counted
 
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent
 from onetool.core.state_folders import MARKER, make_home, make_state_folder
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.http.login_sessions import LoginSessions
-from onetool.services.stats import UsageStats
 
 pytestmark = pytest.mark.attack("state")
 
@@ -88,7 +88,7 @@ def keep_state(home: Path) -> None:
         make_state_folder((home / file).parent)
         (home / file).write_text("KEY")
     database = SqliteDatabase(home / "state.db")
-    stats = UsageStats(database)
+    stats = Counted(database)
     stats.record(CallEvent.of(call=ToolCall("1", "a.b"), duration_ms=1.0))
     stats.flush()
     database.close()

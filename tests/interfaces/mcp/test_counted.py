@@ -8,12 +8,12 @@ import pytest
 from helpers import each
 from interfaces.mcp.peers import HttpPeer
 from interfaces.mcp.servers import CONFIG
+from services.journals import Counted
 
 from onetool import App
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.mcp.client import CallGapTimer, client_name
 from onetool.interfaces.mcp.menus import menu
-from onetool.services.stats import UsageStats
 
 
 def kept(folder, question):
@@ -38,23 +38,23 @@ def test_a_client_with_a_menu_of_one(stdio_peer, era):
     assert peer.text("run", {"code": "working.add(a=1)"})
     assert peer.close() == 0
     folder = folder_of(peer)
-    calls = kept(folder, "SELECT tool, door, client, source, run, bytes_in, bytes_out FROM stats_calls")
+    calls = kept(folder, "SELECT tool, via, client, source, run, bytes_in, bytes_out FROM events WHERE kind = 'call'")
     assert [(*row[:4], *row[5:]) for row in calls][:2] == [
         ("working.add", "mcp", "peer", "local", len('{"a":1,"b":2}'), 1),
         ("working.add", "mcp", "peer", "local", len('{"a":3,"b":4}'), 1),
     ]
-    runs = kept(folder, "SELECT id, door, client, ok, calls, bytes_in FROM stats_runs")
-    assert [row[1:] for row in runs] == [("mcp", "peer", 1, 2, len(code)), ("mcp", "peer", 1, 1, 16)]
+    runs = kept(folder, "SELECT id, via, client, outcome, bytes_in FROM events WHERE kind = 'run'")
+    assert [row[1:] for row in runs] == [("mcp", "peer", "ok", len(code)), ("mcp", "peer", "ok", 16)]
     assert {row[4] for row in calls} == {row[0] for row in runs}
-    replies = kept(folder, "SELECT run, bytes_out FROM stats_replies")
+    replies = kept(folder, "SELECT run, bytes_out FROM events WHERE kind = 'reply'")
     assert [run for run, _ in replies] == [row[0] for row in runs]
     assert replies[0][1] == len("[3, 7]")
-    ((client, full, sent),) = kept(folder, "SELECT client, full_bytes, sent_bytes FROM stats_menus")
+    ((client, full, sent),) = kept(folder, "SELECT client, bytes_in, bytes_out FROM events WHERE kind = 'menu'")
     assert (client, sent) == ("peer", pytest.approx(len(json.dumps([listed])), rel=0.2))
     assert full > sent
-    ((waited,),) = kept(folder, "SELECT duration_ms FROM stats_gaps")
+    ((waited,),) = kept(folder, "SELECT ms FROM events WHERE kind = 'wait'")
     assert waited >= 250
-    summary = UsageStats(SqliteDatabase(folder / "state" / "state.db")).summary()
+    summary = Counted(SqliteDatabase(folder / "state" / "state.db")).summary()
     assert (summary["runs"], summary["calls_in_runs"]) == (2, 3)
     assert summary["clients"] == [{"name": "peer", "calls": 3}]
     assert summary["context_saved"] > 0
@@ -66,7 +66,7 @@ def test_a_client_that_lists_every_tool_saves_nothing(stdio_peer):
     peer.result("tools/list")
     time.sleep(0.5)  # after which it is recorded
     assert peer.close() == 0
-    ((full, sent),) = kept(folder_of(peer), "SELECT full_bytes, sent_bytes FROM stats_menus")
+    ((full, sent),) = kept(folder_of(peer), "SELECT bytes_in, bytes_out FROM events WHERE kind = 'menu'")
     assert full == sent
 
 
@@ -77,10 +77,10 @@ def test_clients_over_http_have_names_too(serve):
         for number in (1, 2):
             assert peer.text("plus", {"a": number, "b": 1}) == str(number + 1)
     assert server.stop() == 0
-    clients = kept(server.folder, "SELECT client, count(*) FROM stats_calls GROUP BY client")
+    clients = kept(server.folder, "SELECT client, count(*) FROM events WHERE kind = 'call' GROUP BY client")
     assert clients == [("peer", 4)]
     # Requests that stand alone belong to no conversation.
-    assert len(kept(server.folder, "SELECT * FROM stats_gaps")) == 1
+    assert len(kept(server.folder, "SELECT * FROM events WHERE kind = 'wait'")) == 1
 
 
 def test_calls_at_once_are_no_waiting(stdio_peer):
@@ -89,7 +89,7 @@ def test_calls_at_once_are_no_waiting(stdio_peer):
     for one in under_way:
         one.answer()
     assert peer.close() == 0
-    assert kept(folder_of(peer), "SELECT count(*) FROM stats_gaps") == [(0,)]
+    assert kept(folder_of(peer), "SELECT count(*) FROM events WHERE kind = 'wait'") == [(0,)]
 
 
 @each(

@@ -81,7 +81,7 @@ def test_lists_take_no_thread_each(serve):
     before = len(os.listdir(tasks))
     for pending in [peer.begin("tools/list") for _ in range(40)]:
         assert pending.answer()["result"]["tools"]
-    until(lambda: kept(server.folder, "SELECT count(*) FROM stats_menus") == [(41,)])
+    until(lambda: kept(server.folder, "SELECT count(*) FROM events WHERE kind = 'menu'") == [(41,)])
     assert len(os.listdir(tasks)) < before + 20
 
 

@@ -16,9 +16,10 @@ def app_of(options):
     from interfaces.rest.memory_store import MemoryStore, hush
 
     from onetool.app.access import KnownTokens, token_store
-    from onetool.app.audit import AppAudit
+    from onetool.app.journal import AppJournal
     from onetool.config.model import HttpConfig
     from onetool.core.registry import ToolRegistry
+    from onetool.services.journal.recorder import Recorder
     from onetool.services.secrets import Secret
 
     http = HttpConfig(token=Secret(options["token"]) if "token" in options else None)
@@ -27,8 +28,10 @@ def app_of(options):
     config = SimpleNamespace(http=http, home=home, path=None, database=None, cluster=None)
     catalog = SimpleNamespace(registry=ToolRegistry())
     tokens = KnownTokens(http.tokens, token_store(config, in_home(home, "tokens")))
-    runtime, audit = SimpleNamespace(redact=hush, tokens=tokens), AppAudit(config, lambda: None)
-    return SimpleNamespace(config=config, bundles=store, call=store.call, runtime=runtime, catalog=catalog, audit=audit)
+    app = SimpleNamespace(config=config, bundles=store, call=store.call, catalog=catalog)
+    app.runtime = SimpleNamespace(redact=hush, tokens=tokens)
+    app.journal = AppJournal(config, lambda: None, Recorder())
+    return app
 
 
 def main(options):

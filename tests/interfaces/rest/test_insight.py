@@ -320,7 +320,7 @@ def test_a_credential_in_place_of_a_name_is_not_recorded(start, tmp_path, prefix
     assert api.ask("POST", "/call/ot.stats", {}).status_code == 200  # reading writes what was recorded
     [file] = tmp_path.rglob("state.db")
     with closing(sqlite3.connect(file)) as connection:
-        names = [name for (name,) in connection.execute("SELECT tool FROM stats_calls")]
+        names = [name for (name,) in connection.execute("SELECT tool FROM events")]
     assert f"{prefix}***" in names
     assert credential not in names
 
@@ -329,7 +329,7 @@ def test_usage_of_a_file_that_cannot_be_read_is_unavailable(start, tmp_path):
     api = start(real=tmp_path)
     [file] = tmp_path.rglob("state.db")
     with closing(sqlite3.connect(file)) as connection:
-        connection.execute("DROP TABLE stats_calls")
+        connection.execute("DROP TABLE events")
     reply = api.get(f"/tools/bundles/{built_in_id('time')}/tools/now/version/1/usage")
     detail = problem(reply, 503, "unavailable")["detail"]
     assert ("state.db can't be used" in detail, str(tmp_path) in detail) == (True, False)

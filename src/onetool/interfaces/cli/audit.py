@@ -14,8 +14,8 @@ from typing import Any
 import click
 import msgspec
 
-from onetool.app.audit import audit_table
 from onetool.app.database import STATE_FILE
+from onetool.app.journal import audit_log
 from onetool.config import Found, find
 from onetool.config.find import state_home
 from onetool.config.load import has_database, load_config
@@ -23,9 +23,8 @@ from onetool.database import DatabaseError
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.cli.inputs import STDIN, read_text
 from onetool.interfaces.cli.options import complete_tool, completion, data_options, find_here
-from onetool.interfaces.cli.output import counted, echo, print_note, print_text, printable, stdout, styled
-from onetool.services.audit import AuditRecord, AuditTable
-from onetool.services.audit.record import AuditFilter, read_moment
+from onetool.interfaces.cli.output import echo, print_note, print_text, printable, stdout, styled
+from onetool.services.journal.audit import LAST, AuditFilter, AuditLog, AuditRecord, read_moment
 
 DEFAULT_LINES = 50  # lines at a terminal
 DEFAULT_LINES_FOLLOWED = 10
@@ -93,16 +92,12 @@ def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool,
         only = AuditFilter(**wanted, args=None if args is None else _hash_of(args, log))
         if limit is None and (follow or (stdout().isatty() and not as_json)):
             limit = DEFAULT_LINES_FOLLOWED if follow else DEFAULT_LINES
-        key, end = log.key(), log.end()
+        key, end = log.table.key(), log.end()
         printer = Printer(as_json)
         if limit is None:
             # For a program: all lines, read forwards and not collected.
-            fits = only.test()
-            for _, record in log.read_on(log.start(only.since)):
-                if record is None:
-                    printer.skipped += 1
-                elif fits(record):
-                    printer.print([record])
+            for record in log.read_on(only, end=end):
+                printer.print([record])
         else:
             # Read backwards, until enough of the newest lines are found.
             found: list[AuditRecord] = []
@@ -110,7 +105,6 @@ def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool,
             while True:
                 page = log.page(only, limit - len(found), before, end=end)
                 found += page.records
-                printer.skipped += page.skipped
                 if (before := page.before) is None or len(found) >= limit:
                     break
             printer.print(found[::-1])
@@ -121,18 +115,17 @@ def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool,
             _follow(log, only, key, end, printer)
 
 
-def _follow(log: AuditTable, only: AuditFilter, key: bytes, start: int, printer: "Printer") -> None:
+def _follow(log: AuditLog, only: AuditFilter, key: bytes, start: int, printer: "Printer") -> None:
     """Print new lines as they arrive. Reports an unreadable log once, and continues when it can be read again."""
-    fits, is_reported = only.test(), False
+    is_reported = False
     while True:
         try:
-            if (found := log.key()) != key:  # the log was replaced, and its numbering starts again
-                key, start = found, log.start()
-            for number, record in log.read_on(start):
-                start = number + 1
-                if record is not None and fits(record):
-                    printer.print([record])
-            is_reported = False
+            if (found := log.table.key()) != key:  # the log was replaced, and its numbering starts again
+                key, start = found, -LAST
+            end = log.end()
+            for record in log.read_on(only, start, end):
+                printer.print([record])
+            start, is_reported = end, False
         except DatabaseError as error:
             if not is_reported:
                 print_note(f"The audit log can't be read now: {error}.")
@@ -147,7 +140,6 @@ class Printer:
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
         self._has_head = False
-        self.skipped = 0
         self.has_more = False
 
     def print(self, records: list[AuditRecord]) -> None:
@@ -166,11 +158,8 @@ class Printer:
                 echo(_coloured(record, row, widths))
             self._has_head = True
 
-    def end(self, log: AuditTable) -> None:
-        """Report skipped lines, an empty result, or that there are more lines."""
-        if self.skipped:
-            were = "was" if self.skipped == 1 else "were"
-            click.echo(f"{counted(self.skipped, 'line')} can't be read and {were} skipped.", err=True)
+    def end(self, log: AuditLog) -> None:
+        """Report an empty result, or that there are more lines."""
         if self._as_json:
             return
         if not self._has_head:
@@ -201,7 +190,7 @@ def _coloured(record: AuditRecord, row: tuple[str, ...], widths: list[int]) -> s
     return "  ".join(cells).rstrip()
 
 
-def _hash_of(args: str, log: AuditTable) -> str:
+def _hash_of(args: str, log: AuditLog) -> str:
     """Return the hash of these arguments in the log."""
     try:
         data = json.loads(read_text(STDIN) if args == STDIN else args)
@@ -213,12 +202,12 @@ def _hash_of(args: str, log: AuditTable) -> str:
 
 
 @contextmanager
-def _opened(found: Found) -> Generator[AuditTable]:
+def _opened(found: Found) -> Generator[AuditLog]:
     """Open the log: in the config's database, else in `state.db`."""
     if found.config is None or not has_database(found.config):
         state = SqliteDatabase(state_home(found.config, os.environ) / STATE_FILE)
         try:
-            yield AuditTable(state)
+            yield AuditLog(state)
         finally:
             state.close()
         return
@@ -226,7 +215,7 @@ def _opened(found: Found) -> Generator[AuditTable]:
     level = database_log.level
     database_log.setLevel(logging.CRITICAL)  # it would repeat the error
     try:
-        with audit_table(load_config(found)) as log:
+        with audit_log(load_config(found)) as log:
             yield log
     finally:
         database_log.setLevel(level)

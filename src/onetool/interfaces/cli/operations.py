@@ -19,7 +19,7 @@ import msgspec
 from msgspec import inspect
 
 from onetool.app.access import open_token_store
-from onetool.app.audit import noted_command
+from onetool.app.journal import noted_command
 from onetool.app.operations import OPERATIONS, At, Operation
 from onetool.ask.errors import SessionError
 from onetool.config import Config, load_config, load_secrets

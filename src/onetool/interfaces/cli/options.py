@@ -11,7 +11,7 @@ import click
 from msgspec.structs import replace
 
 from onetool.app import App
-from onetool.app.audit import noted_command
+from onetool.app.journal import noted_command
 from onetool.config import Config, Found, find, load_config
 from onetool.config.file_checks import is_inside
 from onetool.config.model import ServerSettings
@@ -167,7 +167,7 @@ def noted(
                         raise
                 except Exception:
                     # If the state can't be used, the log would repeat the error.
-                    logging.getLogger("onetool.audit").setLevel(logging.CRITICAL)
+                    logging.getLogger("onetool.journal").setLevel(logging.CRITICAL)
                     raise
 
         return cast("F", run)

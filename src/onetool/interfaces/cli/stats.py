@@ -9,13 +9,13 @@ import click
 
 from onetool.interfaces.cli.options import complete_tool, data_options, open_app
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, stdout, wants_json
-from onetool.services.stats.formatting import PERIOD_TITLES as NAMED
-from onetool.services.stats.formatting import duration, percent, saved, short, whole
-from onetool.services.stats.report import report
+from onetool.services.journal.formatting import PERIOD_TITLES as NAMED
+from onetool.services.journal.formatting import duration, percent, saved, short, whole
+from onetool.services.journal.report import report
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.services.stats.summary import Summary
+    from onetool.services.journal.summary import Summary
 
 PERIODS = ("day", "week", "month", "all")  # a test compares them with the periods of the stats
 MAX_TOOLS = 30

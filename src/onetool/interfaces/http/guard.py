@@ -55,7 +55,7 @@ from onetool.http.asgi import (
 from onetool.interfaces.http.admissions import Admissions
 from onetool.interfaces.http.request_log import CLIENT_CLOSED_REQUEST, RequestAudit, clean, log_request
 from onetool.interfaces.http.rules import AccessRules, answer_preflight, check_fetch_site, cors_headers, is_preflight
-from onetool.services.event_queue import Recorder
+from onetool.services.journal.recorder import Recorder
 from onetool.services.request_rates import PrincipalRates, RequestRates
 
 if TYPE_CHECKING:

@@ -89,9 +89,9 @@ class MetricsApp:
         app, runtime = self._app, self._app.runtime
         runtime.recorder.flush()
         found = [*self._metrics.families(), *_process_families()]
-        log = app.audit.log
-        waiting = {"events": len(runtime.recorder.waiting), "audit": 0 if log is None else len(log.queue.waiting)}
-        dropped = {"events": runtime.recorder.lost.total(), "audit": 0 if log is None else log.lost}
+        journal = app.journal.current
+        waiting = {"events": len(runtime.recorder.waiting), "audit": 0 if journal is None else journal.waiting}
+        dropped = {"events": runtime.recorder.lost, "audit": 0 if journal is None else journal.lost_rows}
         found += [
             gauge("onetool_queue_waiting", "Events waiting to be written.", waiting, "queue"),
             counter(

@@ -24,12 +24,12 @@ from onetool.core.principal import Principal
 from onetool.core.text import utc_text_ms
 from onetool.core.trace import current_trace
 from onetool.http.asgi import AUDIT, UNLOGGED, Scope
-from onetool.services.event_queue import Recorder
+from onetool.services.journal.recorder import Recorder
 from onetool.services.logs import NonBlockingHandler
 
 if TYPE_CHECKING:
-    from onetool.app.audit import AppAudit
-    from onetool.services.audit import AuditKind
+    from onetool.app.journal import AppJournal
+    from onetool.services.journal.row import AuditKind
 
 log = logging.getLogger("onetool.access")
 root_log = logging.getLogger("onetool")
@@ -103,17 +103,17 @@ def log_request(
         more=more,
         redact=None if path == route else redact,
     )
-    write_entry(request, recorder, scope.get("principal", NOBODY).caller)
+    write_entry(request, recorder)
 
 
-def write_entry(request: LoggedRequest, recorder: Recorder | None = None, caller: str = NOBODY.caller) -> None:
-    """Log a request. The queue of the recorder counts it as an event of `caller`."""
+def write_entry(request: LoggedRequest, recorder: Recorder | None = None) -> None:
+    """Log a request."""
     is_logged, handler = log.isEnabledFor(logging.INFO), None
     for one in root_log.handlers if is_logged else ():
         if isinstance(one, AccessHandler):
             handler = one
     if (recorder := recorder or (handler and handler.recorder)) is not None:
-        recorder.put((_record, (request, recorder, handler)), caller, len(request.path))
+        recorder.put(_record, request, recorder, handler, size=len(request.path))
     if handler is not None or not is_logged:
         return
     fields = request.fields()
@@ -192,16 +192,16 @@ MAX_IN_WINDOW = 100  # refusals of one kind
 class RequestAudit:
     """A callback that writes every finished request to the audit log."""
 
-    def __init__(self, audit: "AppAudit", login_path: str, clock: Callable[[], float] = monotonic) -> None:
-        self._audit = audit
+    def __init__(self, journal: "AppJournal", login_path: str, clock: Callable[[], float] = monotonic) -> None:
+        self._journal = journal
         self._login_path = login_path
-        self._logins = RefusalCount(audit, "login", "logins refused", clock)
-        self._requests = RefusalCount(audit, "refusal", "requests refused", clock)
-        audit.before_close(self.flush)
+        self._logins = RefusalCount(journal, "login", "logins refused", clock)
+        self._requests = RefusalCount(journal, "refusal", "requests refused", clock)
+        journal.before_close(self.flush)
 
     def __call__(self, scope: Scope, status: int, seconds: float, route: str | None) -> None:
         """Record the request if required. `route` is the path of its route; the rest of the path is not recorded."""
-        if self._audit.log is None:
+        if self._journal.audit is None:
             return
         kind, what = scope.get(AUDIT) or (None, "")
         if route == self._login_path and scope["method"] in ("POST", "DELETE"):
@@ -220,7 +220,7 @@ class RequestAudit:
 
     def _note(self, scope: Scope, kind: "AuditKind", what: str, status: int, seconds: float) -> None:
         code = scope["log"].get("error") or "error"
-        self._audit.record(
+        self._journal.record(
             kind,
             what,
             principal=scope.get(SIGNED_IN) or scope.get("principal") or NOBODY,
@@ -249,8 +249,8 @@ class RefusalCount:
     counted separately, so that no caller's refusals hide those of others.
     """
 
-    def __init__(self, audit: "AppAudit", kind: "AuditKind", what: str, clock: Callable[[], float]) -> None:
-        self._audit = audit
+    def __init__(self, journal: "AppJournal", kind: "AuditKind", what: str, clock: Callable[[], float]) -> None:
+        self._journal = journal
         self._kind: AuditKind = kind
         self._what = what
         self._clock = clock
@@ -287,4 +287,4 @@ class RefusalCount:
         for caller, count in left_out.items():
             what = f"{count} more {self._what}"
             counted = {"principal": caller, "address": "", "trace": None}  # for many requests
-            self._audit.record(self._kind, what, outcome="refused", via="http", **counted)
+            self._journal.record(self._kind, what, outcome="refused", via="http", **counted)

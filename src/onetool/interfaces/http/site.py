@@ -105,14 +105,14 @@ def build_site(
         is_open("/assets", page, below=True),
         is_open("/", page, is_page=True),
     ]
-    app.audit.open()
+    app.journal.open()
     credentials = credentials_for(app, sessions, lists.is_limited, address=address, links=links)
     site = Guard(
         routes,
         AccessRules(http, address, credentials),
         http.max_body_mb * 1024**2,
         mask,
-        RequestAudit(app.audit, LOGIN_PATH),
+        RequestAudit(app.journal, LOGIN_PATH),
         cluster,
         None if windows is None else SharedRates(windows),  # counted by all replicas together
         app.runtime.recorder,

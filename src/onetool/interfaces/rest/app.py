@@ -51,7 +51,8 @@ from onetool.interfaces.rest.request import (
 )
 from onetool.interfaces.rest.route import EVENT_STREAM, RestRoute
 from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, audited
-from onetool.services.audit import AuditKind, AuditUnavailableError
+from onetool.services.journal import AuditUnavailableError
+from onetool.services.journal.row import AuditKind
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.rate_limits import NOTE
 
@@ -113,7 +114,7 @@ class RestApp:
 
     async def _begin(self, kind: AuditKind, what: str) -> None:
         try:
-            await self._context.app.audit.begin(kind, what, via="http")
+            await self._context.app.journal.begin(kind, what, via="http")
         except AuditUnavailableError as error:
             raise RestError(503, "audit_unavailable", f"Nothing was done: {error}.") from None
 

@@ -73,7 +73,7 @@ class OpenQuestion:
         try:
             await send(await asyncio.to_thread(self._event, id, call, spec.name, expiry))
             approved = await answer and not self._is_over
-            self._app.audit.record("approval", spec.name, outcome="approved" if approved else "declined", via="ask")
+            self._app.journal.record("approval", spec.name, outcome="approved" if approved else "declined", via="ask")
             return approved
         finally:
             timer.cancel()

@@ -20,10 +20,10 @@ from onetool.http.files import ANY_BYTES, stored_file
 from onetool.interfaces.rest.problem import RestError, role_error
 from onetool.interfaces.rest.request import RestRequest, RestResponse
 from onetool.interfaces.rest.route import TOOL, RestRoute
-from onetool.services.audit import AuditKind, AuditRecord
-from onetool.services.audit.record import AuditFilter, AuditPosition, read_moment
+from onetool.services.journal.audit import AuditFilter, AuditLog, AuditPosition, AuditRecord, read_moment
+from onetool.services.journal.row import AuditKind
+from onetool.services.journal.usage import NOT_COUNTED, StatsFilter, StatsOverview, ToolUsage
 from onetool.services.results import ResultTooLargeError
-from onetool.services.stats.usage import NOT_COUNTED, StatsFilter, StatsOverview, ToolUsage
 from onetool.sources.bundles.errors import invalid_at
 
 Moment = Annotated[
@@ -154,7 +154,6 @@ class AuditList(msgspec.Struct, frozen=True, rename="camel"):
     enabled: Annotated[bool, Meta(description="Whether the audit log is enabled: `audit` in the config.")]
     records: Annotated[tuple[AuditRecord, ...], Meta(description="Newest first.")] = ()
     next_page_token: Annotated[str | None, Meta(description="Null on the last page. Any page may be short.")] = None
-    skipped: Annotated[int, Meta(description="Number of unreadable lines.")] = 0
     lost: Annotated[int, Meta(description="Number of lines that this server failed to write.")] = 0
     problem: Annotated[str | None, Meta(description="Why the log can't be written at the moment.")] = None
 
@@ -183,17 +182,16 @@ def list_audit(request: RestRequest) -> RestResponse:
         outcome=query.outcome,
         request=query.request,
     )
-    found, log = AuditList(enabled=False), context.app.audit.log
-    if log is not None:
-        log.flush()
-        page = log.table.page(wanted, query.page_size, read_page_token(context, query, AuditPosition))
+    found, journal = AuditList(enabled=False), context.app.journal.audit
+    if journal is not None:
+        journal.flush()
+        page = AuditLog(journal.table).page(wanted, query.page_size, read_page_token(context, query, AuditPosition))
         found = AuditList(
             enabled=True,
             records=tuple(page.records),
             next_page_token=page_token(context, query, page.before),
-            skipped=page.skipped,
-            lost=log.lost,
-            problem=log.problem,
+            lost=journal.lost,
+            problem=journal.problem,
         )
     return RestResponse(200, encode(msgspec.to_builtins(found)))
 

@@ -25,7 +25,7 @@ from onetool.interfaces.rest.operations import operation_routes
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import percent_decoded
 from onetool.interfaces.rest.route import ANY_NAME, PATH_PARAMETERS, PathParameter, RestRoute
-from onetool.services.audit import AuditKind
+from onetool.services.journal.row import AuditKind
 from onetool.sources.bundles.errors import InvalidError
 
 MAX_CACHED_PATH = 512  # bytes; longer paths are not cached

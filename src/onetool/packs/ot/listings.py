@@ -15,7 +15,7 @@ from onetool.core.text import cut_to_tokens
 from onetool.core.type_names import resolve_definition, returned_type, type_with_fields
 
 if TYPE_CHECKING:
-    from onetool.services.stats.summary import Summary
+    from onetool.services.journal.summary import Summary
 
 Info = Literal["list", "min", "full"]
 

@@ -10,7 +10,7 @@ from time import monotonic
 
 from onetool.database import ChangeUnknownError, Database, DatabaseError
 from onetool.database.connection import CALL_WAIT_S
-from onetool.services.event_queue import Recorder
+from onetool.services.journal.recorder import Recorder
 from onetool.sources.bundles.store.text import time_text
 
 log = logging.getLogger("onetool.bundles")

@@ -12,6 +12,7 @@ from importlib import import_module
 from time import monotonic, time
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from onetool.core.context import note_startup
 from onetool.core.errors import ToolFailure, cut
 from onetool.core.redaction import mask_values
 from onetool.services.child_reaper import ChildReaper
@@ -75,7 +76,12 @@ class Upstream:
         self.calls += 1
         try:
             while True:
-                connection = await self._connected()
+                if self._connection is None:
+                    began = monotonic()
+                    connection = await self._connected()
+                    call.run_in_context(note_startup, monotonic() - began)
+                else:
+                    connection = await self._connected()
                 if (refusal := self._proxy.refusal()) is not None:  # a new listing may have changed the tools
                     raise refusal
                 try:

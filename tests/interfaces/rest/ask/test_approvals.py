@@ -11,7 +11,7 @@ from ask.harness import KEY, Harness
 from ask.stand_in import Fails, Says, Wants
 from helpers import until
 from interfaces.rest.ask.asgi_client import AsgiClient, person, users
-from services.audit_places import lines_in
+from services.journals import lines_in
 
 from onetool.interfaces.rest import ask_approvals
 from onetool.interfaces.rest.ask_app import AskApp
@@ -60,7 +60,7 @@ def run(work):
 
 @pytest.mark.parametrize("approve", [True, False])
 def test_the_answer_is_in_the_audit_log(harness, approve):
-    harness.app.audit.open()
+    harness.app.journal.open()
 
     async def asked():
         asgi_client = users(harness.app)
@@ -69,7 +69,7 @@ def test_the_answer_is_in_the_audit_log(harness, approve):
             await stream.end()
 
     run(asked())
-    harness.app.audit.log.flush()
+    harness.app.journal.audit.flush()
     found = lines_in(harness.app.config.home)
     noted = [(line["what"], line["outcome"]) for line in found if line["kind"] == "approval"]
     assert noted == [("notes.write", "approved" if approve else "declined")]

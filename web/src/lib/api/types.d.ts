@@ -31,11 +31,6 @@ export interface components {
             /** @description Null on the last page. Any page may be short. */
             nextPageToken?: string | null;
             /**
-             * @description Number of unreadable lines.
-             * @default 0
-             */
-            skipped?: number;
-            /**
              * @description Number of lines that this server failed to write.
              * @default 0
              */

@@ -17,7 +17,7 @@ from onetool.core.call import ToolCall, ToolResult
 from onetool.core.errors import cut
 from onetool.core.text import escape_invisible, suspicious_words
 from onetool.interfaces.cli.output import counted, printable
-from onetool.services.stats.formatting import duration
+from onetool.services.journal.formatting import duration
 
 BAR = "    | "
 NARROWEST = 20  # columns; lines may wrap in a narrower terminal

@@ -11,8 +11,19 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from onetool.services.stats.store import StatsReader, read_spread
-from onetool.services.stats.summary import DAY, HOUR, CallFilter, counts_of, errors_of, iso, savings, series_of
+from onetool.services.journal.summary import (
+    DAY,
+    ERRORS,
+    HOUR,
+    CallFilter,
+    counts_of,
+    errors_of,
+    iso,
+    read_spread,
+    savings,
+    series_of,
+)
+from onetool.services.journal.table import Query
 
 MAX_HOURLY_DAYS = 2
 MAX_LAST = 20
@@ -99,23 +110,23 @@ class StatsFilter(msgspec.Struct, frozen=True, kw_only=True):
     allowed: Collection[str] | None = None
 
 
-def stats_overview(reader: StatsReader, wanted: StatsFilter, now: float, inline_bytes: int) -> StatsOverview:
+def stats_overview(query: Query, wanted: StatsFilter, now: float, inline_bytes: int) -> StatsOverview:
     since = now - wanted.days * DAY
     names = None if wanted.allowed is None else json.dumps(sorted(wanted.allowed))
     selected = CallFilter(since, wanted.tool, wanted.caller, wanted.source, wanted.client, names)
-    ((calls, errors, spread),) = selected.query(reader, "count(*), coalesce(sum(1 - ok), 0), {spread}")
-    tools = msgspec.structs.replace(selected, exists=True).query(
-        reader, "tool, count(*), sum(1 - ok), {spread}", "GROUP BY tool ORDER BY 2 DESC, 1 LIMIT :limit"
+    ((calls, errors, spread),) = selected.rows(query, f"count(*), {ERRORS}, {{spread}}")
+    tools = msgspec.structs.replace(selected, exists=True).rows(
+        query, f"tool, count(*), {ERRORS}, {{spread}}", "GROUP BY tool ORDER BY 2 DESC, 1 LIMIT :limit"
     )
     saved: int | None = None
     if wanted.source is None and wanted.client is None and names is None:  # menus and runs don't record these
-        saved = savings(reader, since, wanted.tool, inline_bytes, wanted.caller)["context_saved"]
+        saved = savings(query, since, wanted.tool, inline_bytes, wanted.caller)["context_saved"]
     return StatsOverview(
         calls=calls,
         errors=errors,
         latency=UsageLatency.read(spread),
         tokens_saved=saved,
-        series=_series(reader, selected, wanted.days, now),
+        series=_series(query, selected, wanted.days, now),
         tools=tuple(
             CountedTool(
                 name=name,
@@ -127,9 +138,9 @@ def stats_overview(reader: StatsReader, wanted: StatsFilter, now: float, inline_
             )
             for name, count, failed, durations in tools
         ),
-        sources=tuple(CountedCalls(**count) for count in counts_of(reader, selected, "door")),
-        clients=tuple(CountedCalls(**count) for count in counts_of(reader, selected, "client")),
-        callers=tuple(CountedCalls(**count) for count in counts_of(reader, selected, "caller")),
+        sources=tuple(CountedCalls(**count) for count in counts_of(query, selected, "via")),
+        clients=tuple(CountedCalls(**count) for count in counts_of(query, selected, "client")),
+        callers=tuple(CountedCalls(**count) for count in counts_of(query, selected, "owner")),
         failures=tuple(
             CountedFailure(
                 name=row["tool"],
@@ -138,7 +149,7 @@ def stats_overview(reader: StatsReader, wanted: StatsFilter, now: float, inline_
                 count=row["count"],
                 last_at=row["last"],
             )
-            for row in errors_of(reader, selected)
+            for row in errors_of(query, selected)
         ),
     )
 
@@ -181,45 +192,41 @@ class ToolUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 NOT_COUNTED = ToolUsage(enabled=False)
 
 
-def tool_usage(
-    reader: StatsReader, names: Collection[str], days: int, now: float, caller: str | None = None
-) -> ToolUsage:
+def tool_usage(query: Query, names: Collection[str], days: int, now: float, caller: str | None = None) -> ToolUsage:
     """Return the usage of a tool, whose calls are recorded under `names`; with `caller`, only calls of this owner."""
     selected = CallFilter(now - days * DAY, caller=caller, names=json.dumps(sorted(names)))
     failed, latest = msgspec.structs.replace(selected, failed=True), "ORDER BY at DESC LIMIT :limit"
-    ((calls, errors, spread),) = selected.query(reader, "count(*), coalesce(sum(1 - ok), 0), {spread}")
-    ((last,),) = msgspec.structs.replace(selected, since=None).query(reader, "max(at)")
+    ((calls, errors, spread),) = selected.rows(query, f"count(*), {ERRORS}, {{spread}}")
+    ((last,),) = msgspec.structs.replace(selected, since=None).rows(query, "max(at)")
     return ToolUsage(
         calls=calls,
         errors=errors,
         last_called_at=None if last is None else iso(last),
         latency=UsageLatency.read(spread),
-        series=_series(reader, selected, days, now),
+        series=_series(query, selected, days, now),
         last_errors=tuple(
-            UsageFailure(
-                at=iso(at), code=code or "", message=reason or code or "", client=client or None, caller=caller or None
-            )
-            for at, code, reason, client, caller in failed.query(
-                reader, "at, code, reason, client, caller", latest, limit=MAX_LAST
+            UsageFailure(at=iso(at), code=code, message=reason or code, client=client or None, caller=caller or None)
+            for at, code, reason, client, caller in failed.rows(
+                query, "at, outcome, reason, client, owner", latest, limit=MAX_LAST
             )
         ),
         recent=tuple(
             UsageCall(
                 at=iso(at),
-                ok=bool(ok),
+                ok=outcome == "ok",
                 duration_ms=duration,
                 source=source,
                 client=client or None,
                 caller=caller or None,
             )
-            for at, ok, duration, source, client, caller in selected.query(
-                reader, "at, ok, duration_ms, door, client, caller", latest, limit=MAX_LAST
+            for at, outcome, duration, source, client, caller in selected.rows(
+                query, "at, outcome, ms, via, client, owner", latest, limit=MAX_LAST
             )
         ),
     )
 
 
-def _series(reader: StatsReader, selected: CallFilter, days: int, now: float) -> tuple[UsageBucket, ...]:
+def _series(query: Query, selected: CallFilter, days: int, now: float) -> tuple[UsageBucket, ...]:
     size = HOUR if days <= MAX_HOURLY_DAYS else DAY
     starts = range(floor((now - days * DAY) / size) * size, floor(now) + 1, size)
     return tuple(
@@ -230,5 +237,5 @@ def _series(reader: StatsReader, selected: CallFilter, days: int, now: float) ->
             p50=bucket["p50_ms"],
             p95=bucket["p95_ms"],
         )
-        for bucket in series_of(reader, selected, starts)
+        for bucket in series_of(query, selected, starts)
     )

@@ -11,10 +11,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onetool.services.stats.formatting import PERIOD_TITLES, duration, moment, percent, short, span, tick, whole
+from onetool.services.journal.formatting import PERIOD_TITLES, duration, moment, percent, short, span, tick, whole
 
 if TYPE_CHECKING:
-    from onetool.services.stats.summary import Bucket, Summary
+    from onetool.services.journal.summary import Bucket, Summary
 
 # Marks a file as a report, which the next report may overwrite.
 MARK = '<meta name="generator" content="onetool stats">'

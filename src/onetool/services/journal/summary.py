@@ -19,7 +19,8 @@ import msgspec
 
 from onetool.core.limits import DAY
 from onetool.core.text import LAST_SECOND
-from onetool.services.stats.store import Row, StatsReader, read_spread
+from onetool.services.journal.row import Row
+from onetool.services.journal.table import Query
 
 HOUR = 3600
 MAX_BUCKETS = 90  # the latest of all
@@ -136,23 +137,27 @@ class Summary(TypedDict):
 
 _RUNS = """
 WITH those AS (
-    SELECT id, client, ok, duration_ms, tokens_in FROM {runs}
-    WHERE at >= :since AND (CAST(:caller AS text) IS NULL OR caller = :caller) AND (
-        CAST(:tool AS text) IS NULL OR id IN (SELECT run FROM {calls} WHERE tool = :tool AND run IS NOT NULL)
+    SELECT id, client, outcome, ms, (bytes_in + 3) / 4 AS tokens_in FROM events
+    WHERE kind = 'run' AND kind <> 'call' AND bytes_in IS NOT NULL
+    AND at >= :since AND (CAST(:caller AS text) IS NULL OR owner = :caller) AND (
+        CAST(:tool AS text) IS NULL OR id IN (SELECT run FROM events WHERE tool = :tool AND run IS NOT NULL)
     )
 ), made AS (
-    SELECT run, count(*) AS calls, sum(duration_ms) AS duration_ms, sum(
+    SELECT run, count(*) AS calls, sum(ms) AS ms, sum(
         (CASE WHEN bytes_in < :inline THEN bytes_in ELSE :inline END + 3) / 4
         + (CASE WHEN bytes_out < :inline THEN bytes_out ELSE :inline END + 3) / 4
     ) AS tokens
-    FROM {calls} WHERE run IN (SELECT id FROM those) GROUP BY run
+    FROM events WHERE tool IS NOT NULL AND run IN (SELECT id FROM those) GROUP BY run
 ), sent AS (
-    SELECT run, sum(tokens_out) AS tokens FROM {replies} WHERE run IN (SELECT id FROM those) GROUP BY run
+    SELECT run, sum((bytes_out + 3) / 4) AS tokens
+    FROM events WHERE kind = 'reply' AND run IN (SELECT id FROM those) GROUP BY run
 ), saved AS (
     SELECT those.client,
-        CASE WHEN sent.tokens IS NOT NULL THEN ok * coalesce(made.tokens, 0) - tokens_in - sent.tokens END AS tokens,
+        CASE WHEN sent.tokens IS NOT NULL THEN
+            CASE WHEN outcome = 'ok' THEN coalesce(made.tokens, 0) ELSE 0 END - tokens_in - sent.tokens
+        END AS tokens,
         CASE WHEN made.calls >= 2 THEN made.calls - 1 END AS turns,
-        CASE WHEN made.calls >= 2 THEN made.duration_ms - those.duration_ms END AS side_by_side
+        CASE WHEN made.calls >= 2 THEN made.ms - those.ms END AS side_by_side
     FROM those LEFT JOIN made ON made.run = id LEFT JOIN sent ON sent.run = id
 )
 SELECT client, CAST(coalesce(sum(tokens), 0) AS bigint), CAST(coalesce(sum(turns), 0) AS bigint),
@@ -160,24 +165,26 @@ SELECT client, CAST(coalesce(sum(tokens), 0) AS bigint), CAST(coalesce(sum(turns
 FROM saved GROUP BY client
 """
 _MENUS = """
-SELECT CAST(coalesce(sum(full_tokens - sent_tokens), 0) AS bigint) FROM {menus}
-WHERE at >= :since AND CAST(:tool AS text) IS NULL AND (CAST(:caller AS text) IS NULL OR caller = :caller)
+SELECT CAST(coalesce(sum((bytes_in + 3) / 4 - (bytes_out + 3) / 4), 0) AS bigint) FROM events
+WHERE kind = 'menu' AND kind <> 'call' AND CAST(:tool AS text) IS NULL
+AND at >= :since AND (CAST(:caller AS text) IS NULL OR owner = :caller)
 """
-_GAPS = """
-SELECT client, {spread} FROM {gaps}
-WHERE at >= :since AND (CAST(:caller AS text) IS NULL OR caller = :caller) GROUP BY client
-"""
+_WAITS = """
+SELECT client, {spread} FROM events
+WHERE kind = 'wait' AND kind <> 'call' AND at >= :since AND (CAST(:caller AS text) IS NULL OR owner = :caller)
+GROUP BY client
+"""  # `kind <> 'call'` is the condition of an index
 
 
 def savings(
-    reader: StatsReader, since: float | None, tool: str | None, inline_bytes: int, caller: str | None = None
+    query: Query, since: float | None, tool: str | None, inline_bytes: int, caller: str | None = None
 ) -> dict[str, Any]:
     """Return context_saved, time_saved_ms, and the number of runs. `inline_bytes` limits the size of a value."""
     since = float("-inf") if since is None else since
     asked = {"since": since, "tool": tool, "inline": inline_bytes, "caller": caller}
-    gaps = {client: read_spread(spread).p50 or 0.0 for client, spread in reader.rows(_GAPS, asked)}
-    tokens, milliseconds, runs = reader.rows(_MENUS, asked)[0][0], 0.0, 0
-    for client, in_runs, turns, side_by_side, count in reader.rows(_RUNS, asked):
+    gaps = {client: read_spread(spread).p50 or 0.0 for client, spread in query.rows(_WAITS, asked)}
+    tokens, milliseconds, runs = query.rows(_MENUS, asked)[0][0], 0.0, 0
+    for client, in_runs, turns, side_by_side, count in query.rows(_RUNS, asked):
         tokens += in_runs
         milliseconds += turns * gaps.get(client, 0.0) + side_by_side
         runs += count
@@ -188,8 +195,10 @@ def savings(
 
 MAX_ROWS = 1000  # listed tools, errors and clients: callers choose the names
 
-_NUMBERS = "count(*), sum(1 - ok), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), {spread}"
+ERRORS = "coalesce(sum(CASE WHEN outcome = 'ok' THEN 0 ELSE 1 END), 0)"
 _SUM = "CAST(coalesce(sum({}), 0) AS bigint)"  # the sum of bigint is a decimal number in PostgreSQL
+_TOKENS = (_SUM.format("(bytes_in + 3) / 4"), _SUM.format("(bytes_out + 3) / 4"))
+_NUMBERS = f"count(*), {ERRORS}, {', '.join(_TOKENS)}, {{spread}}"
 
 
 class CallFilter(msgspec.Struct, frozen=True):
@@ -204,29 +213,30 @@ class CallFilter(msgspec.Struct, frozen=True):
     failed: bool = False
     exists: bool = False
 
-    def query(self, reader: StatsReader, columns: str, clauses: str = "", **parameters: Any) -> list[Row]:
+    def rows(self, query: Query, columns: str, clauses: str = "", **parameters: Any) -> list[Row]:
         """Query the selected calls. `columns` and `clauses` are trusted SQL; untrusted values must be parameters."""
         conditions = {
             "at >= :since": self.since is not None,
             "tool = :tool": self.tool is not None,
-            "caller = :caller": self.caller is not None,
-            "door = :interface": self.interface is not None,
+            "owner = :caller": self.caller is not None,
+            "via = :interface": self.interface is not None,
             "client = :client": self.client is not None,
             "tool IN ({names})": self.names is not None,
-            "ok = 0": self.failed,
-            "(source != '' OR coalesce(code, '') != 'tool_not_found')": self.exists,
+            "outcome <> 'ok'": self.failed,
+            "(source <> '' OR outcome <> 'tool_not_found')": self.exists,
         }
-        selected = " AND ".join(condition for condition, applies in conditions.items() if applies)
-        where = f"WHERE {selected}" if selected else "{unordered}"
-        return reader.rows(
-            f"SELECT {columns} FROM {{calls}} {where} {clauses}",  # noqa: S608
+        selected = [condition for condition, applies in conditions.items() if applies]
+        unordered = "" if selected else "{unordered}"
+        where = " AND ".join(["tool IS NOT NULL", *selected])
+        return query.rows(
+            f"SELECT {columns} FROM events {unordered} WHERE {where} {clauses}",  # noqa: S608
             {**msgspec.structs.asdict(self), "limit": MAX_ROWS, **parameters},
         )
 
 
-def tool_facts(reader: StatsReader, selected: CallFilter) -> dict[str, Any]:
+def tool_facts(query: Query, selected: CallFilter) -> dict[str, Any]:
     """Return the facts about a tool: calls, success_rate (percent), median_ms, last_called."""
-    ((calls, errors, last, spread),) = selected.query(reader, "count(*), coalesce(sum(1 - ok), 0), max(at), {spread}")
+    ((calls, errors, last, spread),) = selected.rows(query, f"count(*), {ERRORS}, max(at), {{spread}}")
     return {
         "calls": calls,
         "success_rate": _rate(calls, errors) if calls else None,
@@ -236,7 +246,7 @@ def tool_facts(reader: StatsReader, selected: CallFilter) -> dict[str, Any]:
 
 
 def summarize(
-    reader: StatsReader,
+    query: Query,
     period: Period,
     tool: str | None,
     now: float,
@@ -245,10 +255,10 @@ def summarize(
 ) -> Summary:
     """Return a summary. All its parts are from one snapshot."""
     selected = CallFilter(period.since(now), tool, caller)
-    ((calls, errors, tokens_in, tokens_out, spread, bytes_in, bytes_out, in_runs, first),) = selected.query(
-        reader, f"{_NUMBERS}, {_SUM.format('bytes_in')}, {_SUM.format('bytes_out')}, count(run), min(at)"
+    ((calls, errors, tokens_in, tokens_out, spread, bytes_in, bytes_out, in_runs, first),) = selected.rows(
+        query, f"{_NUMBERS}, {_SUM.format('bytes_in')}, {_SUM.format('bytes_out')}, count(run), min(at)"
     )
-    saved = savings(reader, selected.since, tool, inline_bytes, caller)
+    saved = savings(query, selected.since, tool, inline_bytes, caller)
     return {
         "period": period.name,
         "since": iso(first if selected.since is None else selected.since) if calls or selected.since else None,
@@ -265,19 +275,19 @@ def summarize(
         "bytes_out": bytes_out,
         "runs": saved["runs"],
         "calls_in_runs": in_runs,
-        "tools": _tools(reader, selected),
-        "errors": errors_of(reader, selected),
-        "doors": counts_of(reader, selected, "door"),
-        "clients": counts_of(reader, selected, "client"),
-        "callers": counts_of(reader, selected, "caller"),
-        "series": series_of(reader, selected, period.buckets(first, now)) if calls else [],
+        "tools": _tools(query, selected),
+        "errors": errors_of(query, selected),
+        "doors": counts_of(query, selected, "via"),
+        "clients": counts_of(query, selected, "client"),
+        "callers": counts_of(query, selected, "owner"),
+        "series": series_of(query, selected, period.buckets(first, now)) if calls else [],
         "latency": msgspec.structs.asdict(read_spread(spread)),
     }
 
 
-def _tools(reader: StatsReader, selected: CallFilter) -> list[ToolRow]:
-    rows = msgspec.structs.replace(selected, exists=True).query(
-        reader,
+def _tools(query: Query, selected: CallFilter) -> list[ToolRow]:
+    rows = msgspec.structs.replace(selected, exists=True).rows(
+        query,
         f"tool, {{latest_source}}, max(at), {_NUMBERS}",
         "GROUP BY tool ORDER BY count(*) DESC, tool LIMIT :limit",
     )
@@ -298,27 +308,27 @@ def _tools(reader: StatsReader, selected: CallFilter) -> list[ToolRow]:
     ]
 
 
-def errors_of(reader: StatsReader, selected: CallFilter) -> list[ErrorRow]:
-    rows = msgspec.structs.replace(selected, failed=True).query(
-        reader,
-        "tool, code, reason, count(*), max(at)",
-        "GROUP BY {tool}, code, reason ORDER BY 4 DESC, 1, 2 NULLS FIRST, 3 NULLS FIRST LIMIT :limit",
+def errors_of(query: Query, selected: CallFilter) -> list[ErrorRow]:
+    rows = msgspec.structs.replace(selected, failed=True).rows(
+        query,
+        "tool, outcome, reason, count(*), max(at)",
+        "GROUP BY {by_tool}, outcome, reason ORDER BY 4 DESC, 1, 2, 3 NULLS FIRST LIMIT :limit",
     )
     return [
-        {"tool": tool, "code": code or "", "reason": reason, "count": count, "last": iso(last)}
+        {"tool": tool, "code": code, "reason": reason, "count": count, "last": iso(last)}
         for tool, code, reason, count, last in rows
     ]
 
 
-def counts_of(reader: StatsReader, selected: CallFilter, column: str) -> list[Count]:
+def counts_of(query: Query, selected: CallFilter, column: str) -> list[Count]:
     """Return the calls for each value of a column, without unnamed clients and callers."""
-    rows = selected.query(reader, f"{column}, count(*)", "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :limit")
-    return [{"name": name, "calls": calls} for name, calls in rows if name or column == "door"]
+    rows = selected.rows(query, f"{column}, count(*)", "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :limit")
+    return [{"name": name, "calls": calls} for name, calls in rows if name or column == "via"]
 
 
-def series_of(reader: StatsReader, selected: CallFilter, starts: range) -> list[Bucket]:
+def series_of(query: Query, selected: CallFilter, starts: range) -> list[Bucket]:
     """Return every bucket, including empty ones. The first has only the calls of the period."""
-    rows = selected.query(reader, f"{{bucket}}, {_NUMBERS}", "GROUP BY 1", bucket=starts.step)
+    rows = selected.rows(query, f"{{bucket}}, {_NUMBERS}", "GROUP BY 1", bucket=starts.step)
     figures: dict[int, Sequence[Any]] = {number * starts.step: rest for number, *rest in rows}
     series: list[Bucket] = []
     for start in starts:
@@ -341,3 +351,19 @@ def series_of(reader: StatsReader, selected: CallFilter, starts: range) -> list[
 
 def _rate(calls: int, errors: int) -> float:
     return round(100 * (calls - errors) / calls, 1)
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Percentiles of durations in milliseconds; all None if there were no calls."""
+
+    p50: float | None = None
+    p90: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    max: float | None = None
+
+
+def read_spread(text: str | None) -> Spread:
+    """Return the value of `{spread}` in a query result."""
+    found = {} if text is None else msgspec.json.decode(text, type=dict[str, float | None])
+    return Spread(**{name: None if value is None else round(value, 3) for name, value in found.items()})
