@@ -136,6 +136,15 @@ def test_nothing_yet(project):
     assert json.loads(invoke("stats", cwd=project).stdout)["total_calls"] == 0
 
 
+def test_what_menus_have_saved_is_shown_before_the_first_call(project):
+    stats = Counted(SqliteDatabase(project / ".onetool" / "state.db"))
+    stats.record_menu("claude", "mcp", 44_000, 4_000)
+    stats.close()
+    code, shown = on_a_terminal("stats", cwd=project)
+    saved = "Context saved by menus: 10,000 tokens (estimated)."
+    assert (code, lines(shown)) == (0, ["All recorded calls", "No calls yet.", saved])
+
+
 def test_a_tool_that_there_is_not(used):
     done = invoke("stats", "--tool", "wether", cwd=used)
     assert (done.returncode, done.stdout) == (1, "")

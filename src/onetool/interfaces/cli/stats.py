@@ -98,6 +98,8 @@ def _print_summary(summary: "Summary") -> None:
     if not summary["total_calls"]:
         when = " yet" if summary["period"] == "all" else " in this time; --period all looks further back"
         echo(f"{printable(title)}\nNo calls{when}.")
+        if summary["context_saved"] > 0:
+            echo(f"Context saved by menus: {whole(summary['context_saved'])} tokens (estimated).")
         return
     print_table(title, ("", ""), _in_short(summary))
     tools = summary["tools"]
