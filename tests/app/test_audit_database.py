@@ -68,9 +68,9 @@ def short(database):
 def test_all_replicas_write_one_log_and_none_keeps_its_own(opened, database):
     one, two = opened(name="one"), opened(name="two")
     assert call(one, secret="hunter2").ok
-    one.audit.log.flush()
+    one.journal.flush()
     assert call(two, secret="hunter2").ok
-    two.audit.log.flush()
+    two.journal.flush()
     first, second = lines(database)
     assert (first["who"], first["what"], first["args"]) == ("ci", "mine.work", second["args"])
     assert "hunter2" not in json.dumps([first, second])
