@@ -30,7 +30,7 @@ test: setup  ## set up and run all tests
 	$(PYTEST) -n $(WORKERS) $(ARGS)
 
 test-long: setup  ## what `make test` leaves out: huge inputs, many processes, servers of others; some minutes
-	$(PYTEST) -n $(WORKERS) -m long $(addprefix --ignore=tests/,browser faults replicas without_posix) $(ARGS)
+	$(PYTEST) -n $(WORKERS) -m long $(addprefix --ignore=tests/,browser faults replicas) $(ARGS)
 
 test-all: setup  ## every suite, one after the other, and a table at the end: an hour and more
 	@$(BIN)/python -m tests.all_suites $(ARGS)
@@ -79,8 +79,8 @@ test-cluster: setup  ## three replicas behind haproxy and nginx: killed, restart
 	@$(BIN)/python -m tests.replicas.install
 	ONETOOL_CLUSTER=full $(BIN)/python -m pytest -m '' tests/replicas $(ARGS)
 
-faults: $(VENV)/.dev  ## what stores must withstand, and a system without POSIX: some minutes
-	ONETOOL_FAULTS=full $(BIN)/python -m pytest -m '' tests/faults tests/without_posix $(ARGS)
+faults: $(VENV)/.dev  ## what stores must withstand: some minutes
+	ONETOOL_FAULTS=full $(BIN)/python -m pytest -m '' tests/faults $(ARGS)
 
 attack: setup  ## every attack test, and a table: area, attempts, how many got through; ARGS=--record: write it to docs/operate/security.md
 	ONETOOL_BROWSER=full $(BIN)/python -m tests.attack -n $(WORKERS) $(ARGS)

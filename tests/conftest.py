@@ -36,7 +36,7 @@ def empty_homes():
             yield home
 
 
-OTHER_TARGETS = ("browser", "replicas", "without_posix")  # folders whose tests have targets of their own
+OTHER_TARGETS = ("browser", "replicas")  # folders whose tests have targets of their own
 HOMES, FOLDER_NUMBERS = empty_homes(), count()
 STORAGE_LOG = logging.getLogger("onetool.database.storage")  # commands disable it
 

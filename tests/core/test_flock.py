@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from onetool.core import flock, system
+from onetool.core import flock
 
 HOLDS = """
 import os, sys
@@ -93,34 +93,3 @@ def test_nobody_is_named_where_nobody_has_it_or_nothing_is_told(path, monkeypatc
     assert flock.holder(path / "none") is None
     assert flock._process("0") == flock._process("-1") == flock.UNKNOWN
     assert flock._process("999999999") == "process 999999999"
-
-
-@pytest.fixture
-def no_flock(monkeypatch, tmp_path):
-    monkeypatch.setattr(system, "fcntl", None)
-    monkeypatch.setattr(flock, "HAS_FLOCK", False)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-
-
-def test_a_system_without_it(path, no_flock):
-    test_one_has_it_until_it_is_given_back(path)
-    assert not system.stand_ins
-
-
-def test_without_it_the_holder_is_told_though_not_by_name(path, no_flock):
-    file = opened(path)
-    assert flock.holder(path) is None
-    assert flock.take(file)
-    assert flock.holder(path) == flock.UNKNOWN
-    flock.remove(path, file)
-    assert not path.exists()
-    assert flock.holder(path) is None
-
-
-def test_without_it_who_waits_for_a_lock_gets_it(path, no_flock, monkeypatch):
-    with flock.held(path):
-        monkeypatch.setattr(system, "MAX_WAIT_S", 0.01)
-        with pytest.raises(TimeoutError, match="for more than 0"), flock.held(path):
-            pass
-    with flock.held(path):
-        pass

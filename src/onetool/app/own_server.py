@@ -17,7 +17,6 @@ from onetool.app.access import needs_credential, open_token_store
 from onetool.config import Config
 from onetool.config.find import user_config, user_home
 from onetool.config.known_clients import CLIENTS, OneToolEntry
-from onetool.core.system import PROGRAM_SUFFIX
 from onetool.http.url import LOOPBACK
 
 TOKEN = "ONETOOL_TOKEN"  # noqa: S105 - the name of the variable, not a token
@@ -73,10 +72,8 @@ def client_entries(config: Config, url: str | None, with_commands: bool) -> list
 def _scripts() -> Iterator[Path]:
     """Yield the running script, then the installed script."""
     for start in (Path(sys.argv[0]), Path(sysconfig.get_path("scripts"), "onetool")):
-        for suffix in dict.fromkeys((PROGRAM_SUFFIX, "")):
-            script = start.with_name(start.name + suffix)
-            if start.name == "onetool" and script.is_file():
-                yield script
+        if start.name == "onetool" and start.is_file():
+            yield start
 
 
 def served_at(url: str | None, config: Config) -> OneToolEntry:

@@ -12,11 +12,11 @@ from typing import Any
 from onetool.core.flock import give_back, take_path
 from onetool.core.json_data import finite, no_constant, unique
 from onetool.core.os_files import draft_of
-from onetool.core.system import HAS_FLOCK, MAX_WAIT_S
 from onetool.core.text import line_of
 
 _TEXT_OR_COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
 _TEXT_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
+MAX_LOCK_S = 60.0  # for another process that changes the file
 
 
 class JsoncError(Exception):
@@ -94,10 +94,10 @@ def put_file(file: Path, change: Callable[[str], str], *, private: bool) -> bool
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    """Lock an existing file, except on Windows, where no other process could replace an open file."""
+    """Lock an existing file."""
     opened = None
-    if HAS_FLOCK and file.is_file():
-        opened = take_path(file, lambda path: os.open(path, os.O_RDONLY), MAX_WAIT_S)
+    if file.is_file():
+        opened = take_path(file, lambda path: os.open(path, os.O_RDONLY), MAX_LOCK_S)
         if opened is None:
             raise EditError("another process is changing it; try again")
     try:

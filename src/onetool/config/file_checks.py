@@ -3,7 +3,7 @@
 A config and a pack are code: anyone who can write to one can do everything that this process can. A file is used only
 if it belongs to the user or to root and nobody else can write to it. A group with the user as its only member counts as
 the user, because many systems create such groups. `onetool trust --owner PATH` accepts a path unchanged, like git's
-safe.directory: bind mounts, WSL and mapped users need that. Windows has no such modes, so nothing is checked there.
+safe.directory: bind mounts, WSL and mapped users need that.
 """
 
 import os
@@ -13,7 +13,6 @@ from typing import Any
 
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.file_facts import ROOT, is_foreign_owner, is_writable_by_others
-from onetool.core.os_files import HAS_OWNERS
 from onetool.core.state_folders import STATE_FILE, STATE_FILES, STATE_FOLDERS
 
 CONFIG_FILE = "onetool.yaml"
@@ -57,8 +56,6 @@ def _links_in(folder: Path) -> list[Path]:
 
 def ownership_mistake(path: Path, home: Path, accepted: Accepted) -> Mistake | None:
     """Return the mistake in a path's owner or mode, with the command that fixes it; None if the path is fine."""
-    if not HAS_OWNERS:
-        return None
     try:
         status = os.stat(path)
     except OSError:

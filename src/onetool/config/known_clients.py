@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from onetool.core.system import IS_WINDOWS, settings_folder
+from onetool.core.system import settings_folder
 
 
 class OneToolEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,8 +216,6 @@ def _vscode(home: Path, env: Env) -> tuple[Path, ...]:
 
 
 def _zed(home: Path, env: Env) -> tuple[Path, ...]:
-    if IS_WINDOWS:
-        return (settings_folder(home, env) / "Zed" / "settings.json",)
     return (Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "zed" / "settings.json",)
 
 

@@ -5,17 +5,15 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from onetool.core.os_files import HAS_OWNERS
-
 ROOT = 0
 
 
 def is_foreign_owner(status: os.stat_result) -> bool:
-    return HAS_OWNERS and status.st_uid not in (os.geteuid(), ROOT)
+    return status.st_uid not in (os.geteuid(), ROOT)
 
 
 def everybody_can_write(status: os.stat_result) -> bool:
-    return HAS_OWNERS and bool(status.st_mode & stat.S_IWOTH)
+    return bool(status.st_mode & stat.S_IWOTH)
 
 
 def is_writable_by_others(status: os.stat_result) -> bool:
@@ -55,12 +53,7 @@ def is_unchanged(files: Mapping[str, str]) -> bool:
 
 
 def stamp_of(file: Path) -> str:
-    """Return a string that changes whenever the file does. The string includes ctime, which a writer can't set.
-
-    Windows has no ctime, so there the string is a hash of the content.
-    """
-    if not HAS_OWNERS:
-        return digest_of(file)
+    """Return a string that changes whenever the file does. The string includes ctime, which a writer can't set."""
     try:
         found = os.stat(file)
     except OSError:

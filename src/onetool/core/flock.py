@@ -12,9 +12,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from onetool.core import system
 from onetool.core.os_files import OpenFolder, UnsafeFileError, private, read_private, replace_file
-from onetool.core.system import HAS_FLOCK, lock, stand_ins, unlock
+from onetool.core.system import lock, unlock
 
 PAUSE = 0.001  # seconds between the first two attempts; later pauses are longer
 MAX_PAUSE = 0.005
@@ -82,13 +81,10 @@ def give_back(file: Opened) -> None:
 
 def remove(path: Path, file: int) -> None:
     """Delete a file that this process has locked, and release the lock. Raises OSError."""
-    stand_in = stand_ins.pop(file, None)
     try:
-        if stand_in is not None:  # Windows can't delete open files
-            os.close(file)
         path.unlink()
     finally:
-        give_back(file) if stand_in is None else stand_in.close()
+        give_back(file)
 
 
 def lock_beside(file: Path) -> AbstractContextManager[None]:
@@ -100,8 +96,7 @@ def lock_beside(file: Path) -> AbstractContextManager[None]:
 def held(file: Path) -> Generator[None]:
     """Hold a lock on a dedicated lock file, which is created and never deleted. Waits for the lock."""
     with open(file, "a", opener=private) as opened:
-        if not lock(opened.fileno(), wait=True):
-            raise TimeoutError(f"another process has held {file} for more than {system.MAX_WAIT_S:g} s")
+        lock(opened.fileno(), wait=True)
         try:
             yield
         finally:
@@ -119,17 +114,6 @@ def leads_to(path: Path, file: Opened, *, follow_symlinks: bool = True) -> bool:
 
 def holder(path: Path, us: str = "another thread of this process") -> str | None:
     """Describe the process that holds the lock. Return None if there is none, or the system can't tell."""
-    if not HAS_FLOCK:  # the holder can't be identified, only detected by trying
-        try:
-            file = os.open(path, os.O_RDONLY) if not path.is_dir() else OpenFolder.at(path)
-        except OSError:
-            return None
-        try:
-            return None if take(file) else UNKNOWN
-        except OSError:
-            return UNKNOWN
-        finally:
-            give_back(file)
     with suppress(OSError, IndexError):
         status = os.stat(path)
         place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"

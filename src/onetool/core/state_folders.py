@@ -12,7 +12,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from onetool.core.os_files import HAS_OWNERS, OpenFolder
+from onetool.core.os_files import OpenFolder
 
 MARKER = ".onetool-state"
 MARKER_TEXT = b"OneTool keeps its state in this folder. Because of this file, tools can't open anything in it.\n"
@@ -46,7 +46,7 @@ def make_state_folder(folder: Path) -> None:
 
 def mark_folder(folder: OpenFolder) -> None:
     """Close a folder to tools, to other users, and to git. Raises OSError."""
-    if HAS_OWNERS and folder.status().st_mode & 0o077:
+    if folder.status().st_mode & 0o077:
         os.fchmod(folder.fileno(), 0o700)
     with suppress(FileNotFoundError):
         folder.stat(MARKER)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from onetool.core import flock
-from onetool.core.os_files import HAS_OWNERS, SQLITE_ENDS, private
+from onetool.core.os_files import SQLITE_ENDS, private
 from onetool.core.state_folders import make_home
 from onetool.database.connection import (
     DatabaseError,
@@ -59,9 +59,9 @@ def require_own_file(file: Path) -> None:
         if not stat.S_ISREG(status.st_mode):
             kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a regular file"
             why = f"it is {kind} (fix: remove it, or set ONETOOL_HOME)"
-        elif HAS_OWNERS and status.st_uid != os.geteuid():
+        elif status.st_uid != os.geteuid():
             why = "it belongs to another user (fix: chown it, or set ONETOOL_HOME)"
-        elif HAS_OWNERS and status.st_mode & 0o022:
+        elif status.st_mode & 0o022:
             why = f"other users can write it (fix: chmod 600 {path})"
         else:
             continue

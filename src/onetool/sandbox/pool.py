@@ -17,7 +17,7 @@ from threading import Lock
 from time import monotonic
 from typing import Any, NamedTuple
 
-from onetool.core.system import PROGRAM_SUFFIX, empty_environment, enlarge_pipes, own_group
+from onetool.core.system import enlarge_pipes
 from onetool.sandbox import (
     CodeError,
     CodeSyntaxError,
@@ -57,7 +57,7 @@ CONTENT = {0x12: "the input of a tool", 0x32: "the result"}  # content of a mess
 
 def binary() -> str:
     """Return the path of the program that `pydantic-monty-runtime` installs. Raise FileNotFoundError without it."""
-    name = f"monty{PROGRAM_SUFFIX}"
+    name = "monty"
     if given := os.environ.get("MONTY_BIN"):
         return given
     # Usually the program is beside the interpreter, and sysconfig need not be loaded
@@ -80,9 +80,9 @@ class WorkerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # errors are sent as events
-            env=empty_environment(),
+            env={},
             bufsize=0,
-            **own_group(),
+            process_group=0,  # Ctrl-C in the terminal does not reach it
         )
         self._pipes: tuple[Any, Any] = (self._popen.stdin, self._popen.stdout)
         self._stdin, self._stdout = (pipe.fileno() for pipe in self._pipes)

@@ -14,7 +14,6 @@ from typing import Any, Self
 import msgspec
 
 from onetool.core.errors import ToolFailure
-from onetool.core.os_files import HAS_OWNERS
 from onetool.core.redaction import MASK
 from onetool.core.text import lazy_pattern
 
@@ -305,8 +304,6 @@ def _texts_in(value: Any) -> Iterator[str]:
 
 def too_open(file: Path) -> str | None:
     """Return a command that protects a secrets file from other users; None if that isn't needed."""
-    if not HAS_OWNERS:  # Windows
-        return None
     try:
         mode = file.stat().st_mode
     except OSError:

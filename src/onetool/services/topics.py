@@ -19,7 +19,6 @@ from pathlib import Path
 from time import time
 
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.core.os_files import read_at
 from onetool.core.text import utc_text_ms
 from onetool.services.file_access import PathRefusedError, Roots, why_not_written
 from onetool.services.file_access.opening import path_shown
@@ -119,7 +118,7 @@ _CHUNK = 1 << 20  # bytes; longer than the longest document
 def _holds_documents(file: int, start: int, end: int) -> bool:
     """Return whether this part of an open file consists of whole documents."""
     while start < end:
-        chunk, at = read_at(file, min(_CHUNK, end - start), start), 0
+        chunk, at = os.pread(file, min(_CHUNK, end - start), start), 0
         is_last = start + len(chunk) >= end
         while (found := _DOCUMENT.match(chunk, at)) and (is_last or found.end() < len(chunk)):
             at = found.end()

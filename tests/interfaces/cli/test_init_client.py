@@ -324,8 +324,6 @@ def test_files_that_the_environment_moves(tmp_path):
     [
         ("linux", {}, "/home/ann/.config"),
         ("darwin", {}, "/home/ann/Library/Application Support"),
-        ("win32", {"APPDATA": "/roaming"}, "/roaming"),
-        ("win32", {}, "/home/ann/AppData/Roaming"),
     ],
 )
 def test_the_folder_of_vscode_on_each_system(system, env, folder):

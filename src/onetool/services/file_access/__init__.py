@@ -3,8 +3,7 @@
 Comparing the text of a path with its root and then opening that text would be unsafe: a folder could be swapped for a
 link in between. Text comparison only serves to refuse early; opening the path enforces the root. Linux resolves a path
 in one step (openat2 with RESOLVE_BENEATH). Where that call is missing, or refuses a link that may be harmless, the path
-is walked name by name, each opened relative to its parent without following links. Windows supports neither: see
-`file_below`.
+is walked name by name, each opened relative to its parent without following links.
 
 The rules for a path:
 - a relative path is opened in the first root in which it exists;
@@ -27,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
-from onetool.core.os_files import ENTER, HAS_DIR_FD, LIST, OpenFolder
+from onetool.core.os_files import ENTER, LIST, OpenFolder
 from onetool.services.file_access.open_folder import (
     Check,
     FolderEntry,
@@ -43,16 +42,11 @@ from onetool.services.file_access.opening import (
     Parts,
     PathRefusedError,
     encoded,
-    file_below,
-    folder_below,
-    is_absolute,
     names_of,
     open_beneath,
     path_errors,
     path_meant,
     path_shown,
-    same_case,
-    slashed,
     split,
     stays_inside,
 )
@@ -85,23 +79,19 @@ class Root:
             self.path = os.path.abspath(folder)
             self._real = os.path.realpath(self.path)
         self._private, self._within, self._enters_hidden = private, within, enters_hidden
-        self._spellings = [names_of(slashed(self.path)), names_of(slashed(self._real))]
+        self._spellings = [names_of(os.fsencode(self.path)), names_of(os.fsencode(self._real))]
 
     def relative_parts(self, absolute: bytes) -> Parts | None:
         """Return the part of an absolute path below this root; None if the path does not begin with the root."""
         parts = split(absolute)
         for spelling in self._spellings:
-            if same_case(parts[: len(spelling)]) == same_case(spelling):
+            if parts[: len(spelling)] == spelling:
                 return parts[len(spelling) :] or [b"."]
         return None
 
     def open(self, parts: Parts) -> int:
         with self._top(parts) as top:
-            file = (
-                open_beneath(self.relative_parts, top.fileno(), parts, READ)
-                if HAS_DIR_FD
-                else file_below(self.path, parts)
-            )
+            file = open_beneath(self.relative_parts, top.fileno(), parts, READ)
         try:
             with path_errors():
                 self._private.refuse_open(file, self.text(parts))
@@ -114,10 +104,7 @@ class Root:
         parts = parts or [b"."]
         self._refuse_hidden(self.text(parts), self.path)
         with self._top(parts) as top:
-            if HAS_DIR_FD:
-                folder = OpenFolder(open_beneath(self.relative_parts, top.fileno(), parts, flags))
-            else:
-                folder = folder_below(self.path, parts)
+            folder = OpenFolder(open_beneath(self.relative_parts, top.fileno(), parts, flags))
         try:
             with path_errors():
                 self._private.refuse_open(folder, self.text(parts))
@@ -242,7 +229,7 @@ class Roots:
     def locate_missing(self, path: str, max_names: int) -> MissingPath | None:
         """Return where a path that was not found stops existing, in the first root that may contain it."""
         root, parts = next(self._candidates(path))
-        start = [slashed(root.path)] if is_absolute(encoded(path)) else []
+        start = [os.fsencode(root.path)] if encoded(path).startswith(b"/") else []
         for end in range(root.reach(parts), -1, -1):
             try:
                 with root.open_folder(parts[:end], LIST) as folder, path_errors():
@@ -293,7 +280,7 @@ class Roots:
         raw = encoded(path)
         for spelling in dict.fromkeys((path_meant(raw), raw)):
             for root in self._roots:
-                parts = root.relative_parts(spelling) if is_absolute(spelling) else split(spelling)
+                parts = root.relative_parts(spelling) if spelling.startswith(b"/") else split(spelling)
                 if parts is not None and stays_inside(parts):
                     yield root, parts
 

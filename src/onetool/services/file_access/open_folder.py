@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Literal, NamedTuple
 
 from onetool.core import flock
-from onetool.core.os_files import HAS_DIR_FD, NO_WAIT, OpenFolder, read_at
+from onetool.core.os_files import NO_WAIT, OpenFolder
 from onetool.core.system import unlock
 from onetool.services.file_access.opening import PathRefusedError, path_errors, path_shown, reason_for
 from onetool.services.file_access.private import Private
@@ -128,7 +128,7 @@ def replace(folder: OpenFolder, name: bytes, data: bytes, private: Private) -> N
         file = folder.open(draft, DRAFT, 0o666)
         try:
             with os.fdopen(file, "wb") as stream:
-                if mode is not None and HAS_DIR_FD:  # Windows has no such modes
+                if mode is not None:
                     os.fchmod(file, mode)
                 stream.write(data)
                 stream.flush()
@@ -213,7 +213,7 @@ def _locked(file: int) -> Iterator[None]:
 
 
 def _write_all(file: int, size: int, data: bytes, on_new_line: bool) -> None:
-    if on_new_line and size and read_at(file, 1, size - 1) != b"\n":
+    if on_new_line and size and os.pread(file, 1, size - 1) != b"\n":
         data = b"\n" + data
     written = 0
     try:

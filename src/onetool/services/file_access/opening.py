@@ -1,20 +1,14 @@
-"""Opens a path below a root: with openat2 where the kernel has it, else by walking it name by name.
-
-Windows has no descriptors for folders. There, the path with all links resolved must be below the root. The file is
-opened from its folder, which `OpenFolder` compares before and after. Names with a special meaning on Windows are
-refused: devices (`NUL`), streams of a file (`a:b`), and names whose end is dropped (`a.`).
-"""
+"""Opens a path below a root: with openat2 where the kernel has it, else by walking it name by name."""
 
 import errno
 import os
 import re
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from onetool.core.os_files import ENTER, NO_LINK, NO_WAIT, PLAIN, OpenFolder, is_link
+from onetool.core.os_files import ENTER, NO_LINK, NO_WAIT, PLAIN
 
 
 class PathRefusedError(Exception):
@@ -85,26 +79,7 @@ def encoded(path: str) -> bytes:
         raise PathRefusedError("bad_path", "it contains a NUL character")
     if len(raw) > MAX_PATH:
         raise PathRefusedError("name_too_long")
-    return _with_slashes(raw)
-
-
-def slashed(path: str) -> bytes:
-    """Return a system path with forward slashes."""
-    return _with_slashes(os.fsencode(path))
-
-
-def _with_slashes(path: bytes) -> bytes:
-    return path if os.sep == "/" else path.replace(os.sep.encode(), b"/")
-
-
-def is_absolute(path: bytes) -> bool:
-    """Return whether the path is absolute. On Windows, it may begin with a drive."""
-    return path.startswith(b"/") or (os.sep != "/" and path[1:3] == b":/")
-
-
-def same_case(parts: Parts) -> Parts:
-    """Return the parts for comparisons, which ignore case on Windows."""
-    return [os.path.normcase(part) for part in parts]
+    return raw
 
 
 def names_of(path: bytes) -> Parts:
@@ -246,40 +221,3 @@ class _Walk:
             raise PathRefusedError("denied")
         self.close()
         return parts
-
-
-# Systems without descriptors for folders
-
-_OTHER = re.compile(rb'[\x00-\x1f\\:*?"<>|]|[. ]\Z')
-_DEVICE = re.compile(rb"(con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$) *(\.|\Z)", re.IGNORECASE)
-_DOTS = (b".", b"..")
-
-
-def file_below(root: str, parts: Parts) -> int:
-    """Open a regular file for reading. Raises PathRefusedError and OSError."""
-    path, status = _found(root, parts)
-    if not stat.S_ISREG(status.st_mode):
-        raise PathRefusedError("is_a_directory" if stat.S_ISDIR(status.st_mode) else "not_a_file")
-    with OpenFolder.at(os.path.dirname(path), follow=False) as folder:
-        return folder.open(os.path.basename(path), READ)
-
-
-def folder_below(root: str, parts: Parts) -> OpenFolder:
-    path, _ = _found(root, parts)
-    return OpenFolder.at(path, follow=False)
-
-
-def _found(root: str, parts: Parts) -> tuple[str, os.stat_result]:
-    for name in parts:
-        if name not in _DOTS and (_OTHER.search(name) or _DEVICE.match(name)):
-            raise PathRefusedError("bad_path", "it contains a name that has a special meaning on Windows")
-    top = os.path.realpath(root)
-    path = os.path.realpath(os.path.join(top, *map(os.fsdecode, parts)))
-    if os.path.commonpath([top, path]) != top:
-        raise PathRefusedError("denied")
-    status = os.lstat(path)
-    if is_link(status):  # a link that can't be resolved
-        raise PathRefusedError("link_loop")
-    if parts[-1] in _DOTS and not stat.S_ISDIR(status.st_mode):
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-    return path, status

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from pathlib import Path
 
-from onetool.core.os_files import HAS_DIR_FD, OpenFolder
+from onetool.core.os_files import OpenFolder
 from onetool.core.state_folders import MARKER, STATE_FILES, is_marked, is_name_of, is_state_file
 from onetool.core.system import path_of_descriptor
 from onetool.services.file_access.opening import PathRefusedError, path_errors
@@ -34,7 +33,7 @@ KEPT_AT_HOME = (
     ".config/age", ".pgpass", ".my.cnf", ".mylogin.cnf",
     ".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json",
     ".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".config/keepassxc", ".config/Bitwarden",
-    "Library/Keychains", "AppData/Roaming/Microsoft/Credentials", "AppData/Roaming/Microsoft/Protect",
+    "Library/Keychains",
     # Browsers and mail: passwords, and cookies that work like passwords.
     ".mozilla", ".thunderbird", "snap/firefox", ".var/app/org.mozilla.firefox",
     ".config/google-chrome", ".config/chromium",
@@ -44,8 +43,6 @@ KEPT_AT_HOME = (
     "Library/Application Support/Microsoft Edge", "Library/Application Support/Arc",
     "Library/Safari", "Library/Cookies",
     "Library/Containers/com.apple.Safari", "Library/Mail",
-    "AppData/Local/Google/Chrome", "AppData/Local/Microsoft/Edge", "AppData/Local/BraveSoftware",
-    "AppData/Roaming/Mozilla",
 )
 # fmt: on
 
@@ -67,7 +64,7 @@ MOVED = (
 )
 BASES = {".config/": "XDG_CONFIG_HOME", ".local/share/": "XDG_DATA_HOME"}
 
-VARIABLES = ("HOME", "USERPROFILE", *MOVED, *BASES.values())
+VARIABLES = ("HOME", *MOVED, *BASES.values())
 
 
 def closed_paths() -> tuple[str, ...]:
@@ -82,7 +79,7 @@ def _closed(variables: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     The result is cached, because every call that reads a file needs it.
     """
     env = dict(variables)
-    homes = [env[name] for name in ("HOME", "USERPROFILE") if name in env]
+    homes = [env["HOME"]] if "HOME" in env else []
     with suppress(ImportError, AttributeError, KeyError):  # no such module; a container's user without a name
         import pwd
 
@@ -223,11 +220,7 @@ class Private:
 
 def path_of(file: int | OpenFolder) -> str | None:
     """Return the path of an open file as the system reports it; None if it does not."""
-    if isinstance(file, OpenFolder):
-        if not HAS_DIR_FD:
-            return file.path
-        file = file.fileno()
-    return path_of_descriptor(file)
+    return path_of_descriptor(file if isinstance(file, int) else file.fileno())
 
 
 def is_below(path: str, folder: str) -> bool:
@@ -265,9 +258,6 @@ def _number(status: os.stat_result) -> Number:
 
 def _ways_up(folder: OpenFolder) -> Iterable[os.stat_result]:
     """Yield a folder and all its real parents, which may differ from those in a path with links."""
-    if not HAS_DIR_FD:  # the path has no links
-        yield from map(os.stat, (folder.path, *Path(folder.path).parents))
-        return
     path, below = ".", None
     while True:
         status = os.stat(path, dir_fd=folder.fileno())

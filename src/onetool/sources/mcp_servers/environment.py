@@ -9,10 +9,9 @@ import shlex
 from pathlib import PurePath
 
 from onetool.core.redaction import sounds_secret
-from onetool.core.system import START_VARIABLES
 from onetool.sources.mcp_servers.settings import ServerSettings
 
-KEPT = ("PATH", "HOME", "LANG", "LANGUAGE", *START_VARIABLES)
+KEPT = ("PATH", "HOME", "LANG", "LANGUAGE")
 
 # Variables that `uvx`, `npx` and servers need behind a company's certificate authority, proxy or package index.
 CERTIFICATES = (

@@ -29,7 +29,7 @@ TURN = 64  # lines read before other tasks have their turn
 GRACE_SECONDS = 1.0  # seconds to exit by itself, and again after SIGTERM
 LAST_OUTPUT = 0.5  # seconds for the rest of the output after the process has ended
 
-KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows, SIGTERM kills as well
+KILL = signal.SIGKILL
 
 
 def required_program(settings: ServerSettings, env: Mapping[str, str]) -> str:
