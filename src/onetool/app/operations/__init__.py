@@ -134,6 +134,10 @@ class Command(msgspec.Struct, frozen=True):
     unless: str = ""  # it isn't recorded if this field is true
 
 
+def _not_an_operation(*_: Any) -> None:
+    raise NotImplementedError  # a route of REST, which has a handler
+
+
 class Operation(msgspec.Struct, frozen=True):
     """An operation: one method of one path, or only a command."""
 
@@ -164,7 +168,7 @@ class Operation(msgspec.Struct, frozen=True):
     id: str = ""
     doc: str = ""
     names: tuple[str, ...] = ()  # of the values in the path, which are the arguments of the command
-    run: Callable[..., Any] | None = None
+    run: Callable[..., Any] = _not_an_operation
 
     def described(self, function: Callable[..., Any]) -> dict[str, Any]:
         """Return the id and the description that a function gives its operation."""

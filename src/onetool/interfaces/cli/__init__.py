@@ -62,7 +62,7 @@ class LazyGroup(click.Group):
         groups = {
             name: (f".operations:{name}", text.partition("\n")[0].strip('"'))
             for name, text in found.items()
-            if f'Command("{name} ' in text or f'"{name} ' in text
+            if f'"{name} ' in text  # the name of a command
         }
         return {**groups, **self.own_commands}
 

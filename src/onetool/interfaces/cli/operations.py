@@ -20,7 +20,7 @@ from msgspec import inspect
 
 from onetool.app.access import open_token_store
 from onetool.app.journal import noted_command
-from onetool.app.operations import OPERATIONS, At, Operation
+from onetool.app.operations import OPERATIONS, At, Command, Operation
 from onetool.ask.errors import SessionError
 from onetool.config import Config, load_config, load_secrets
 from onetool.config.find import user_config
@@ -152,21 +152,19 @@ def add_to(group: click.Group, *modules: str) -> None:
         import_module(f"onetool.app.operations.{module}")
     for one in OPERATIONS:
         if one.command is not None and one.command.name.startswith(f"{group.name} "):
-            group.add_command(command_of(one))
+            group.add_command(command_of(one, one.command))
 
 
 # Commands
 
 
-def command_of(operation: Operation) -> click.Command:
+def command_of(operation: Operation, command: Command) -> click.Command:
     """Return the command of an operation."""
-    command = operation.command
-    assert command is not None  # noqa: S101 - for the type checker
     names: list[tuple[str, Complete | None]] = [(name, completion_of(name)) for name in operation.names]
     options: list[click.Parameter] = []
-    for field in (*_fields(operation.query), *_fields(operation.takes)):
+    for field in _inputs(operation):
         extra = _extra(field.type)
-        if not extra.get("argument"):
+        if "argument" not in extra:
             options.append(_option(field))
         elif isinstance(_plain(field.type), inspect.VarTupleType):
             complete = completion_of(extra["completes"])
@@ -180,11 +178,16 @@ def command_of(operation: Operation) -> click.Command:
         last.nargs, last.metavar = -1, f"{last.make_metavar(click.Context(click.Command('')))}..."
 
     def run(ctx: click.Context, as_json: bool, **params: Any) -> None:
-        _run(ctx, operation, params, as_json)
+        _run(ctx, operation, command, params, as_json)
 
     made = click.command(command.name.rpartition(" ")[2], help=operation.doc)(data_options(run))
     made.params = [*arguments, *options, *made.params]
     return made
+
+
+def _inputs(operation: Operation) -> list[inspect.Field]:
+    """Return the fields of the query and of the body."""
+    return [*_fields(operation.query), *_fields(operation.takes)]
 
 
 def _fields(shape: Any) -> tuple[inspect.Field, ...]:
@@ -194,9 +197,10 @@ def _fields(shape: Any) -> tuple[inspect.Field, ...]:
 
 def _extra(kind: inspect.Type) -> dict[str, Any]:
     """Return the `extra` of a type's `Meta`."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"description": ""}
     while isinstance(kind, inspect.Metadata):
-        found |= {**(kind.extra or {}), "description": (kind.extra_json_schema or {}).get("description", "")}
+        schema = kind.extra_json_schema or {}
+        found = {**(kind.extra or {}), **found, "description": found["description"] or schema.get("description", "")}
         kind = kind.type
     return found
 
@@ -215,7 +219,7 @@ def _option(field: inspect.Field) -> click.Option:
     kind, extra = _plain(field.type), _extra(field.type)
     default: Any = None if field.default is msgspec.NODEFAULT else field.default
     facts: dict[str, Any] = {} if default is None else {"default": default, "show_default": True}
-    name = "".join(f"-{sign.lower()}" if sign.isupper() else sign for sign in field.encode_name)
+    name = _option_name(field.encode_name)
     if isinstance(kind, inspect.BoolType):
         name, facts = (f"no-{name}", {"flag_value": False, "default": True}) if default is True else (name, {})
         facts["is_flag"] = True
@@ -233,16 +237,21 @@ def _option(field: inspect.Field) -> click.Option:
     )
 
 
+def _option_name(name: str) -> str:
+    return "".join(f"-{sign.lower()}" if sign.isupper() else sign for sign in name)
+
+
 def completion_of(name: str) -> Complete:
     """Complete a name in a path with the list that has it."""
 
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-        listing = next((one for one in OPERATIONS if one.completes == name and one.run is not None), None)
-        if listing is None or listing.run is None:
+        listing = next((one for one in OPERATIONS if one.completes == name), None)
+        if listing is None:
             return []
         try:
             ctx.find_root().obj = ctx.find_root().params.get("config")
-            found = msgspec.to_builtins(listing.run(CommandAt(ctx, as_json=True), *_options_of(listing)))
+            query = [] if listing.query is None else [listing.query()]
+            found = msgspec.to_builtins(listing.run(CommandAt(ctx, as_json=True), *query))
             rows = next(rows for rows in found.values() if isinstance(rows, list))
         except OneToolError:
             return []
@@ -252,24 +261,17 @@ def completion_of(name: str) -> Complete:
     return complete
 
 
-def _options_of(operation: Operation) -> list[Any]:
-    """Return the query without any options."""
-    return [] if operation.query is None else [operation.query()]
-
-
 # Running one
 
 
-def _run(ctx: click.Context, operation: Operation, params: dict[str, Any], as_json: bool) -> None:
-    command = operation.command
-    assert command is not None  # noqa: S101 - for the type checker
-    names = operation.names
-    path = [params.pop(name) for name in names]
+def _run(ctx: click.Context, operation: Operation, command: Command, params: dict[str, Any], as_json: bool) -> None:
+    path = [params.pop(name) for name in operation.names]
     given = {name: value for name, value in params.items() if value not in (None, ())}
     at = CommandAt(ctx, as_json)
     with _as_usage_error(operation):
         shapes = [_converted(given, shape) for shape in (operation.query, operation.takes) if shape is not None]
-        words = [word for word in (*path, *_argument_values(operation, given)) if isinstance(word, str)]
+        arguments = [given.get(one.encode_name) for one in _inputs(operation) if "argument" in _extra(one.type)]
+        words = [word for word in (*path, *arguments) if isinstance(word, str)]
         is_noted = command.noted and not params.get(command.unless)
         what = " ".join([command.name, *words])
         with (
@@ -279,18 +281,12 @@ def _run(ctx: click.Context, operation: Operation, params: dict[str, Any], as_js
         ):
             ways = [[*path[:-1], one] for one in path[-1]] if command.many else [path]
             for way in ways:
-                _show(operation, at, _waited((operation.run or print)(at, *way, *shapes)))
+                _show(command, at, _waited(operation.run(at, *way, *shapes)))
 
 
 def _converted(given: dict[str, Any], shape: Any) -> Any:
     names = {one.encode_name for one in _fields(shape)}
     return converted({name: value for name, value in given.items() if name in names}, shape)
-
-
-def _argument_values(operation: Operation, given: dict[str, Any]) -> Iterator[Any]:
-    for field in (*_fields(operation.query), *_fields(operation.takes)):
-        if _extra(field.type).get("argument"):
-            yield given.get(field.encode_name)
 
 
 def _waited(found: Any) -> Any:
@@ -309,23 +305,21 @@ def _as_usage_error(operation: Operation) -> Iterator[None]:
         if error.pointer is None:
             raise click.UsageError(f"{error}.") from None
         name = error.pointer.partition("/")[2]
-        arguments = [*operation.names, *(one for one in ("name",) if one == name)]
-        hint = None if not name else name.upper() if name in arguments else f"--{name}"
+        options = [one.encode_name for one in _inputs(operation) if "argument" not in _extra(one.type)]
+        hint = f"--{_option_name(name)}" if name in options else name.upper() or None
         raise click.BadParameter(f"{error.what}.", param_hint=hint) from None
     except (BundleError, SessionError) as error:
         raise click.ClickException("\n  ".join([str(error), *getattr(error, "hints", ())])) from None
 
 
-def _show(operation: Operation, at: CommandAt, found: Any) -> None:
+def _show(command: Command, at: CommandAt, found: Any) -> None:
     """Print a result, unless it was said in words."""
-    command, as_json = operation.command, at.as_json
-    assert command is not None  # noqa: S101 - for the type checker
     data = msgspec.to_builtins(found)
     if command.rows:
         data = data[command.rows]
     if command.flat:
         data |= data.pop(command.flat)
-    if command.columns and not wants_json(as_json):
+    if command.columns and at.is_shown:
         if not data:
             if command.empty:
                 echo(command.empty)
@@ -333,7 +327,7 @@ def _show(operation: Operation, at: CommandAt, found: Any) -> None:
         rows = [tuple(_cell(row.get(name)) for name in command.columns) for row in data]
         noun = command.rows or command.name.partition(" ")[0]
         print_table(counted(len(rows), noun.removesuffix("s")), command.columns, rows)
-    elif as_json or (isinstance(data, list) and not at.is_shown) or not (at.has_said or data is None):
+    elif at.as_json or (isinstance(data, list) and not at.is_shown) or not (at.has_said or data is None):
         print_json(data)
 
 

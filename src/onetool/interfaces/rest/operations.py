@@ -18,8 +18,6 @@ NO_STORE = (b"cache-control", b"no-store")
 def route_of(operation: Operation) -> RestRoute:
     """Return the route of an operation."""
     run, headers = operation.run, (NO_STORE,) if operation.is_secret else ()
-    if run is None:
-        raise TypeError(f"{operation.method} {operation.path} has no function")
 
     async def answer(request: RestRequest) -> RestResponse:
         if operation.changes_access:

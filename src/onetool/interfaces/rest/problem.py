@@ -131,7 +131,7 @@ def wrong_part(error: InvalidError, operation: "Operation") -> InvalidError | Re
     name, query = (error.pointer or "").partition("/")[2], operation.query
     if query is not None and name in [one.encode_name for one in msgspec.structs.fields(query)]:
         return bad_parameter(error)
-    if operation.run is not None and name in operation.names:
+    if name in operation.names:
         return RestError(400, error.code, f"{error.what}.", part="path", pointer=error.pointer)
     return error
 
