@@ -159,5 +159,5 @@ def test_the_steps_of_the_docs_lead_from_a_folder_to_replicas(tmp_path, database
         edited(block("On the machine of step 3, once:") + block("To try it on one machine"))
         + f"\ncurl -sf -H 'Authorization: Bearer {ada}' http://localhost:{ports[1]}/tools/tools\n"
     )
-    assert "\n  database: " in told  # says `onetool trust`
+    assert "\n  + cluster.key: ${CLUSTER_KEY}" in told  # says `onetool trust`
     assert '"time.now"' in told
