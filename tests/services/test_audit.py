@@ -224,6 +224,7 @@ def test_after_a_new_database_hashes_are_those_of_its_key(tmp_path: Path, caplog
     log.note("admin", "waits")
     log.flush()
     assert "the journal can't be written: state.db is damaged" in caplog.text
+    file.unlink()
     log.flush()
     log.record(event({"pin": 1}))
     log.close()

@@ -170,15 +170,15 @@ def test_a_full_disk_loses_nothing_that_fits_into_memory(place, monkeypatch):
     stats.record(event("before"))
     stats.flush()
     place.close()
-    connect = place._connect_with
+    connect = place._connect
 
-    def connect_to_full_disk(**options):
-        connection = connect(**options)
+    def connect_to_full_disk():
+        connection = connect()
         connection.execute("PRAGMA max_page_count = 1")  # as many as there are
         return connection
 
     with monkeypatch.context() as full:
-        full.setattr(place, "_connect_with", connect_to_full_disk)
+        full.setattr(place, "_connect", connect_to_full_disk)
         for number in range(2_000):
             stats.record(event(f"t{number:04}"))
         stats.flush()
