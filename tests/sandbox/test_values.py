@@ -17,7 +17,6 @@ from onetool.sandbox import NeverAwaitedError, TooLargeError, TooManyDigitsError
 from onetool.sandbox.messages import FunctionCall, NameLookup, Returned, WorkerLimits
 from onetool.sandbox.pool import WorkerPool
 from onetool.sandbox.wire import Function
-from onetool.script.rewrite import prelude
 
 BUDGET = 16 * 1024 * 1024
 MAX_CALLS = 1_000_000  # what it would take otherwise is minutes
@@ -163,18 +162,6 @@ def test_what_json_does_not_have_comes_out_as_what_comes_nearest(sandbox, code):
 def test_a_function_of_the_code_is_described(sandbox):
     said = sandbox("def f():\n    pass\nf")
     assert said.startswith("<function 'f' at ")
-
-
-def test_a_uuid_of_our_library_is_written_as_one(sandbox):
-    sandbox(prelude(["uuid"]))
-    digits = "12345678-1234-5678-1234-567812345678"
-    found = sandbox(f"u = __onetool_uuid.UUID('{digits}')\n[u, {{u: 1}}, __onetool_uuid.UUID]")
-    assert found == [digits, {digits: 1}, "<class 'UUID'>"]
-
-
-def test_a_class_that_is_only_called_uuid_has_attributes(sandbox):
-    code = "class UUID:\n    def __init__(self, hex):\n        self.hex = hex\n[UUID('short'), UUID(1)]"
-    assert sandbox(code) == [{"hex": "short"}, {"hex": 1}]
 
 
 # Sharing

@@ -34,7 +34,6 @@ def scripts(scripts_for_module):
         ("e = KeyError(f'{1}')\nstr(e)", "'1'"),
         ("d = {'a': 1, 'b': 3}\nmax(d, key=d.get)", "b"),
         ("d = {'a': 1}\n[*map(d.get, ['a', 'x'])]", [1, None]),
-        ("import uuid\nuuid.UUID(int=5)", "00000000-0000-0000-0000-000000000005"),
     ],
 )
 def test_it_works_as_it_is(scripts, code, value):

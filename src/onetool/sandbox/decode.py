@@ -259,23 +259,15 @@ class Values:
             self._weights.append(self._part + _size(value))
 
     def _object(self, data: bytes, start: int, end: int) -> None:
-        """Add an object of a class, defined by the code or by us, as its attributes."""
-        class_index, names, indexes = 0, list[Any](), list[int]()
+        """Add an object of a class as its attributes."""
+        names, indexes = list[Any](), list[int]()
         for tag, at, stop in fields(data, start, end):
-            if tag == 1:
-                class_index = at
-            elif tag == 3:
+            if tag == 3:
                 pairs = [read_pair(data, here, there) for _, here, there in fields(data, at, stop)]
                 names = [self._values[key] for key, _ in pairs]
                 indexes = [value for _, value in pairs]
         if any(type(name) is not str for name in names):
             raise ProtocolError("an attribute whose name is not text")
-        if self._values[class_index] == "<class 'UUID'>" and "hex" in names:
-            digits = self._values[indexes[names.index("hex")]]
-            if type(digits) is str and (found := HEX_UUID.fullmatch(digits)):
-                self._values.append("-".join(found.groups()))
-                self._weights.append(self._part + 36)
-                return
         self._attributes(names, indexes)
 
 
