@@ -104,7 +104,7 @@ def ask(method, path, role, body=None):
         routes = RouteTable(operation_routes())
 
     runtime = SimpleNamespace(redact=lambda value, *_: value)
-    app = SimpleNamespace(audit=SimpleNamespace(log=None), runtime=runtime, catalog=SimpleNamespace(registry=None))
+    app = SimpleNamespace(journal=SimpleNamespace(), runtime=runtime, catalog=SimpleNamespace(registry=None))
     app.journal.begin = lambda *_, **more: asyncio.sleep(0)
 
     async def send():

@@ -60,7 +60,7 @@ class LazyGroup(click.Group):
         """The place and the help of every command."""
         found = {file.stem: file.read_text("utf-8") for folder in OPERATIONS for file in sorted(folder.glob("*.py"))}
         groups = {
-            name: (f".operations:{name}", text.partition("\n")[0].strip('"'))
+            name: (f".operations:{name}", text.partition("\n")[0].strip('"').partition(". ")[0])
             for name, text in found.items()
             if f'"{name} ' in text  # the name of a command
         }
