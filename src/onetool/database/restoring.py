@@ -12,10 +12,13 @@ from pathlib import Path
 import msgspec
 
 from onetool.core.os_files import SQLITE_ENDS, private, sync_folder
-from onetool.database.sqlite import SqliteDatabase
+from onetool.database.connection import Transaction
+from onetool.database.migrations import tables
+from onetool.database.sqlite import SqliteDatabase, read_empty
 
 MAX_MISSED = 100_000  # rows in a row that can't be read: then the rest of a table is given up
 DOCUMENTS = "documents"
+KEYED = ("counters", "onetool_migrations")  # tables that may lack some of their first rows
 Kinds = Counter[str]
 
 
@@ -47,6 +50,7 @@ def restore(file: Path) -> tuple[Path, list[Restored]]:
         found = _copy(file, new)
         with closing(SqliteDatabase(new)) as database:
             database.require()  # creates the tables, or runs the missing migrations
+            database.write(_add_first_rows)
             database.shrink()
         kept = set_aside(file)
         os.rename(new, file)
@@ -55,6 +59,14 @@ def restore(file: Path) -> tuple[Path, list[Restored]]:
         for suffix in ("", *SQLITE_ENDS):
             Path(f"{new}{suffix}").unlink(missing_ok=True)
     return kept, found
+
+
+def _add_first_rows(work: Transaction) -> None:
+    """Add the rows that every database has from its migrations, such as counters, where they are lost."""
+    for table in tables():
+        rows = read_empty(lambda empty, table=table: empty.execute(f"SELECT * FROM {table}"))  # noqa: S608 - ours
+        if rows and (table in KEYED or not work.execute(f"SELECT 1 FROM {table} LIMIT 1")):  # noqa: S608 - ours
+            work.execute_many(f"INSERT OR IGNORE INTO {table} VALUES ({', '.join(['%s'] * len(rows[0]))})", rows)  # noqa: S608
 
 
 def set_aside(file: Path) -> Path:
