@@ -32,7 +32,7 @@ SETTLED_S = 3.0  # after which counts are written, and only what is done regular
 QUEUES = ("onetool-events", "onetool-audit")  # their threads do what follows
 WRITES = ("interfaces/http/guard.py GuardedRequest.send", "interfaces/mcp/stdio.py StdoutWriter._write")
 COUNTED = {  # functions and files until the answer is sent, and with what follows
-    "tools/call over HTTP, stateless": ((96, 38), (153, 48)),
+    "tools/call over HTTP, stateless": ((97, 38), (154, 47)),
     "tools/call over HTTP, in a session": ((92, 37), (150, 47)),
     "REST invoke of an HTTP tool": ((124, 55), (200, 69)),
     "run with one inner call, stdio": ((174, 39), (197, 46)),
