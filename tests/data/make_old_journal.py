@@ -10,13 +10,13 @@ from pathlib import Path
 from journal_feed import KEY, NOW, feed, figures, namespace
 from onetool.services.audit import AuditLog, AuditTable
 from onetool.services.audit.record import AuditFilter
-from onetool.services.stats import UsageStats
 from onetool.services.stats.report import report
 from onetool.services.stats.usage import StatsFilter
 
 from onetool.config.model import AuditConfig
 from onetool.database.sqlite import SqliteDatabase
 from onetool.services.metrics import Metrics, exposition
+from onetool.services.stats import UsageStats
 
 folder, now = Path(sys.argv[1]), [0.0]
 folder.mkdir()
