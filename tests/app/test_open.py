@@ -71,7 +71,6 @@ def test_the_app_is_small_and_what_the_documents_name_is_there(tmp_path):
         "ask_models",
         "findings",
         "reload_error",
-        "reload_count",
         "pending_changes",
         "pending_count",
         "follow_settings",

@@ -396,10 +396,6 @@ class App:
         """The reason why the last reload failed."""
         return self._reloader.error
 
-    @property
-    def reload_count(self) -> int:
-        return self._reloader.count
-
     def pending_changes(self) -> list[Mistake]:
         """Return the file changes that are not loaded yet, each with a hint on how to load it."""
         return self._reloader.pending_changes()

@@ -101,7 +101,7 @@ def _full_disks(runtime: "Runtime") -> Iterator[Mistake]:
     """Yield the folders that we write to and whose disk is almost full."""
     config, seen = runtime.config, set[int]()
     for folder in (config.home, config.home / "bundles", *(topic.file.parent for topic in config.topics)):
-        with suppress(OSError, AttributeError):  # the folder doesn't exist yet; Windows has no statvfs
+        with suppress(OSError):  # the folder doesn't exist yet
             disk, device = os.statvfs(folder), os.stat(folder).st_dev
             free = disk.f_bavail * disk.f_frsize
             if device not in seen and free < MIN_FREE_MB * 1024**2:

@@ -309,7 +309,7 @@ def load_command(pid: int) -> str:
     """Return the command that loads pending changes. It names SIGHUP if this process handles it."""
     import signal  # creates enums, which a short command doesn't need
 
-    is_handled = hasattr(signal, "SIGHUP") and callable(signal.getsignal(signal.SIGHUP))
+    is_handled = callable(signal.getsignal(signal.SIGHUP))
     return f"{f'kill -HUP {pid}, or ' if is_handled else ''}ot.reload() as admin"
 
 

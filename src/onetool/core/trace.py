@@ -22,8 +22,7 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _TRACEPARENT = re.compile(rb"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _STATE = re.compile(rb"[\x20-\x7e]{1,%d}" % MAX_STATE)
 _random = Random()  # noqa: S311 - ids are no secrets. Not the module's generator: packs may seed that
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_random.seed)
+os.register_at_fork(after_in_child=_random.seed)
 
 
 class RequestTrace(msgspec.Struct, frozen=True):

@@ -107,20 +107,6 @@ async def read_body(receive: Receive) -> bytes | None:
     return None if message["type"] == "http.disconnect" else message.get("body", b"")
 
 
-def replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that replays a body already read, then continues with the original."""
-    is_read = False
-
-    async def receive_again() -> Message:
-        nonlocal is_read
-        if is_read:
-            return await receive()
-        is_read = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive_again
-
-
 async def respond(
     send: Send, status: int, body: bytes, kind: bytes = JSON, headers: Headers = (), *, is_last: bool = True
 ) -> None:

@@ -133,16 +133,11 @@ class WorkerProcess:
         return self._next_frame()
 
     def acknowledged(self, seconds: float | None = None) -> bool:
-        """Wait until all requests sent ahead are done, for at most `seconds`. Return whether they are.
-
-        Windows can't tell whether there is something to read: with `seconds` the result is always False there.
-        """
+        """Wait until all requests sent ahead are done, for at most `seconds`. Return whether they are."""
         until = None if seconds is None else monotonic() + seconds
         while self.unacknowledged:
             if self._missing() > 0:
                 if until is not None:
-                    if not hasattr(select, "poll"):
-                        return False
                     poll = select.poll()
                     poll.register(self._stdout, select.POLLIN)
                     if not poll.poll(max(0.0, until - monotonic()) * 1000):

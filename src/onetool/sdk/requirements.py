@@ -207,10 +207,7 @@ def _output_of(path: str, flag: str) -> str:
             time.sleep(0.005)
         if process.poll() is None:
             with suppress(ProcessLookupError):
-                if hasattr(os, "killpg"):  # kills the processes that it started, too
-                    os.killpg(process.pid, signal.SIGKILL)
-                else:
-                    process.kill()
+                os.killpg(process.pid, signal.SIGKILL)  # kills the processes that it started, too
         output.seek(0)
         return output.read(MAX_OUTPUT).decode(errors="replace")
 

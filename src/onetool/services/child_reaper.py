@@ -2,7 +2,7 @@
 
 A shell waits for the end of a pipe that only this process holds open, and then kills the remaining children. The shell
 identifies each by pid and start time, since pids are reused, and kills the whole group of a group leader. Without
-/proc, the shell asks `ps`. Windows has neither, so only the limits of the child apply there.
+/proc, the shell asks `ps`.
 """
 
 import os
@@ -52,7 +52,7 @@ class ChildReaper:
         if pid is None:
             return
         # Without a shell, children are just not registered.
-        with self._lock, suppress(OSError, AttributeError):
+        with self._lock, suppress(OSError):
             start = None if pid in self._known else _start_time_of(pid)
             if start is None:
                 return

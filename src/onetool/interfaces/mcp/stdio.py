@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import select
 import signal
 import stat
 from collections.abc import AsyncIterator, Callable
@@ -40,12 +39,10 @@ async def serve(service: Service, source: int, writer: int, warm: Callable[[], N
     """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    with suppress(NotImplementedError):  # Windows has only Ctrl-C, which cancels what runs
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
-        if hasattr(signal, "SIGHUP"):
-            reloads: set[asyncio.Task[None]] = set()
-            loop.add_signal_handler(signal.SIGHUP, lambda: _keep(reloads, loop.create_task(reload(service))))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    reloads: set[asyncio.Task[None]] = set()
+    loop.add_signal_handler(signal.SIGHUP, lambda: _keep(reloads, loop.create_task(reload(service))))
     pipe = StdioConnection(service, writer, stop)
     reading = loop.create_task(pipe.read(source))
     follow(service)
@@ -61,7 +58,7 @@ class StdioConnection:
     """The connection to one client."""
 
     def __init__(self, service: Service, writer: int, stop: asyncio.Event) -> None:
-        self._writer = (StdoutWriter if hasattr(select, "poll") else ThreadedWriter)(writer, stop)
+        self._writer = StdoutWriter(writer, stop)
         self._service = service
         self._conversation = Conversation(service, RemoteClient(), self._writer.send)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -121,7 +118,7 @@ class StdoutWriter:
         self._empty = asyncio.Event()
         self._empty.set()
         self._is_waiting = self._refuses = False
-        self._begin()
+        os.set_blocking(fd, False)
 
     def send(self, message: object) -> None:
         if self._refuses or self._stop.is_set():
@@ -152,12 +149,6 @@ class StdoutWriter:
                 while self._unsent:
                     self._empty.clear()
                     await self._empty.wait()
-        self._end()
-
-    def _begin(self) -> None:
-        os.set_blocking(self._fd, False)
-
-    def _end(self) -> None:
         if self._is_waiting:
             self._loop.remove_writer(self._fd)
         with suppress(OSError):
@@ -180,33 +171,6 @@ class StdoutWriter:
         if self._is_waiting:
             self._is_waiting = False
             self._loop.remove_writer(self._fd)
-        self._empty.set()
-
-
-class ThreadedWriter(StdoutWriter):
-    """A writer for Windows, where the loop can't watch pipes: a thread does the blocking writes."""
-
-    def _begin(self) -> None:
-        self._threads = Threads(most=1)
-        self._writing: asyncio.Task[None] | None = None
-
-    def _end(self) -> None:
-        if self._writing is not None:
-            self._writing.cancel()
-
-    def _write(self) -> None:
-        self._is_waiting = True
-        self._writing = self._loop.create_task(self._write_all())
-
-    async def _write_all(self) -> None:
-        try:
-            while self._unsent:
-                piece = bytes(self._unsent[:CHUNK])
-                del self._unsent[: await self._threads.run(lambda piece=piece: os.write(self._fd, piece), {})]
-        except OSError:  # the client has gone
-            self._unsent.clear()
-            self._stop.set()
-        self._is_waiting = False
         self._empty.set()
 
 
@@ -255,12 +219,12 @@ async def _chunks(source: int) -> AsyncIterator[bytes]:
 
 
 def _add_reader(loop: asyncio.AbstractEventLoop, source: int, ready: asyncio.Event) -> bool:
-    """Register the descriptor with the loop. Return False if it can't be watched: files, and all on Windows."""
+    """Register the descriptor with the loop. Return False if the loop can't watch it, as with a file."""
     if stat.S_ISREG(os.fstat(source).st_mode):
         return False
     try:
         loop.add_reader(source, ready.set)
-    except (OSError, NotImplementedError):
+    except OSError:
         return False
     os.set_blocking(source, False)
     return True

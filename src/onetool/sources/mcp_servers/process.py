@@ -173,10 +173,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def _kill(self, signal_: signal.Signals) -> None:
         """Send a signal to the process and its process group."""
         with suppress(ProcessLookupError, PermissionError):
-            if hasattr(os, "killpg"):
-                os.killpg(self.pid, signal_)
-            elif self._transport is not None:
-                self._transport.send_signal(signal_)
+            os.killpg(self.pid, signal_)
 
     def _pause(self, pause: bool) -> None:
         if (pipe := self._pipe(1)) is not None:

@@ -137,11 +137,6 @@ class Servers:
         proxies = self._proxies.items()
         return [name for name, proxy in proxies if proxy.settings.enabled and (names is None or name in names)]
 
-    def enabled_of(self, packs: Iterable[str]) -> list[str]:
-        """Return the enabled servers of these packs, given by their names in code or in the config."""
-        named = set(packs)
-        return [name for name in self.enabled() if named & {(pack := self._proxies[name].pack), as_identifier(pack)}]
-
     def statuses(self, allowed: Collection[str] | None = None) -> list[ServerStatus]:
         """Return the state of the servers. With an allow-list, return only the servers of allowed tools, with these
         tools only and without error messages, which may contain addresses and lines of logs.

@@ -161,7 +161,7 @@ def _entry_points(file: str) -> list[tuple[str, str]]:
     """Return the names and modules in our group of an `entry_points.txt`."""
     # `os.open` is faster than `open`, and there may be a hundred files. Reading a pipe would block.
     try:
-        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:  # most distributions have none
         return []
     try:
