@@ -2,6 +2,7 @@
 version's `src` and this folder's `../services` on PYTHONPATH, and name a new folder.
 """
 
+# ruff: noqa: I001 - the modules of that version aren't here
 import gzip
 import json
 import sys
