@@ -150,6 +150,11 @@ LAUGHS = "\n".join(
     ["a0: &a0 [x,x,x,x,x,x,x,x,x,x]"] + [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30)]
 )
 
+DEEP = "\n".join(
+    ["a0: &a0 " + "[" * 90 + "]" * 90] + [f"a{n}: &a{n} {'[' * 90}*a{n - 1}{']' * 90}" for n in range(1, 40)]
+)
+KEYS = "".join("{" + "k" * 1000 + ": " for _ in range(90))  # 90 kB of path for each value below
+
 
 @pytest.mark.parametrize(
     ("text", "message", "line"),
@@ -161,8 +166,28 @@ LAUGHS = "\n".join(
         ("{a: " * 50_000, "nested more than 100 levels", 1),
         ("- " * 50_000, "nested more than 100 levels", 1),
         ("[" + "1," * 200_000 + "1]", "more than 100,000 values", 1),
+        (DEEP, "nested more than 100 levels", 2),
+        (f"{KEYS}[{'1,' * 90_000}1]{'}' * 90}", "keys above this value are too long", 1),
+        (f"a: &a [{'1,' * 40_000}1]\nb: {KEYS}*a{'}' * 90}\nc: 1", "keys above this value are too long", 3),
+        (
+            f"a: &a {KEYS}[{'1,' * 400}1]{'}' * 90}\nb: [{', '.join(['*a'] * 90)}]\nc: 1",
+            "keys above this value are too long",
+            2,
+        ),
     ],
-    ids=["laughs", "itself", "merges itself", "brackets", "braces", "dashes", "many"],
+    ids=[
+        "laughs",
+        "itself",
+        "merges itself",
+        "brackets",
+        "braces",
+        "dashes",
+        "many",
+        "deep aliases",
+        "long keys",
+        "long keys above an alias",
+        "long keys in an alias",
+    ],
 )
 def test_hostile_texts_are_refused_quickly(text: str, message: str, line: int) -> None:
     with calls(4_000_000), pytest.raises(YamlError, match=message) as caught:  # else it is endless

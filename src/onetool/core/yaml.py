@@ -1,19 +1,20 @@
 """Reads YAML as plain data with the line of every value, within bounds.
 
 Unquoted scalars follow the core schema of YAML 1.2: `no`, `010`, `1:30` and `2026-11-15` are strings. The parser's
-events are processed without recursion. Aliases count with their whole content each time, so that alias bombs are
-refused before anything traverses them.
+events are processed without recursion. Aliases count with their whole content and depth each time, so that alias
+bombs are refused before anything traverses them.
 """
 
 import re
 from collections.abc import Callable, Collection
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import yaml
 
 MAX_DIGITS = 1000  # nobody writes longer numbers, and they cost time everywhere
+MAX_PATHS = 64 * 1024 * 1024  # characters of the paths of all values: long keys count for each value below them
 
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -136,17 +137,28 @@ def read(
 class _Open:
     """An unfinished mapping or list. `line` is that of the current key."""
 
-    __slots__ = ("anchor", "is_mapping", "key", "line", "merged", "path", "size", "value")
+    __slots__ = ("anchor", "depth", "is_mapping", "key", "line", "merged", "path", "paths_before", "size", "value")
 
-    def __init__(self, value: Any, anchor: str | None, path: str) -> None:
+    def __init__(self, value: Any, anchor: str | None, path: str, paths_before: int) -> None:
         self.value = value
         self.is_mapping = type(value) is dict
         self.anchor = anchor
         self.path = path
+        self.paths_before = paths_before
         self.key: str | None = None
         self.line = 0
         self.size = 1
+        self.depth = 1
         self.merged: list[dict[str, Any]] = []
+
+
+class _Anchor(NamedTuple):
+    """A value that aliases repeat."""
+
+    value: Any
+    size: int = 1
+    depth: int = 0
+    paths: int = 0  # characters of the paths below it
 
 
 class _Builder:
@@ -158,7 +170,8 @@ class _Builder:
         self.line = 1
         self.document = YamlDocument(lines={}, problems=[])
         self.open: list[_Open] = []
-        self.anchors: dict[str, tuple[Any, int]] = {}
+        self.paths = 0  # characters
+        self.anchors: dict[str, _Anchor] = {}
 
     def read(self, loader: Any) -> YamlDocument:
         documents = 0
@@ -208,15 +221,15 @@ class _Builder:
         elif event.tag not in _TEXT_TAGS:
             raise self._error("unknown tag after '!'", "remove the tag, or quote a string that begins with '!'")
         if event.anchor is not None:
-            self.anchors[event.anchor] = (value, 1)
+            self.anchors[event.anchor] = _Anchor(value)
         if self.with_lines:
             self._place(above)
-        self._put(value, 1)
+        self._put(value, 1, 0)
 
     def _key(self, above: _Open, text: str, event: Any) -> None:
         """Take a scalar as the key of the next value."""
         if event.anchor is not None:
-            self.anchors[event.anchor] = (text, 1)
+            self.anchors[event.anchor] = _Anchor(text)
         if event.implicit[0]:
             if text == _MERGE:
                 above.key, above.line = _MERGE, 0
@@ -243,15 +256,18 @@ class _Builder:
             self.document.problems.append(KeyProblem(path, self.line, message, "remove one of them"))
 
     def _begin(self, value: dict[str, Any] | list[Any], event: Any) -> None:
-        if len(self.open) >= self.max_depth:
-            raise self._error(f"nested more than {self.max_depth} levels deep")
+        self._check_depth(1)
         above = self.open[-1] if self.open else None
         if above is not None and above.key is None and above.is_mapping:
             raise self._error("a key must be a string, not a list or a mapping", "write a string before the ':'")
         if event.tag not in _COLLECTION_TAGS:
             raise self._error("unknown tag after '!'", "remove the tag, or quote a string that begins with '!'")
         path = self._place(above) if self.with_lines else ""
-        self.open.append(_Open(value, event.anchor, path))
+        self.open.append(_Open(value, event.anchor, path, self.paths))
+
+    def _check_depth(self, depth: int) -> None:
+        if len(self.open) + depth > self.max_depth:
+            raise self._error(f"nested more than {self.max_depth} levels deep")
 
     def _place(self, above: _Open | None) -> str:
         """Return the path of the next value, and note its line."""
@@ -261,6 +277,9 @@ class _Builder:
             path, line = child(above.path, above.key), above.line or self.line
         else:
             path, line = f"{above.path}[{len(above.value)}]", self.line
+        self.paths += len(path)
+        if self.paths > MAX_PATHS:
+            raise self._error("the keys above this value are too long", "write shorter keys")
         self.document.lines.setdefault(path, line)
         return path
 
@@ -270,30 +289,33 @@ class _Builder:
             for key, value in source.items():
                 done.value.setdefault(key, value)
         if done.anchor is not None:
-            self.anchors[done.anchor] = (done.value, done.size)
-        self._put(done.value, done.size)
+            paths = self.paths - done.paths_before
+            self.anchors[done.anchor] = _Anchor(done.value, done.size, done.depth, paths)
+        self._put(done.value, done.size, done.depth)
 
     def _alias(self, anchor: str) -> None:
         if anchor not in self.anchors:
             hint = "quote a string that begins with '*'"
             raise self._error("'*' refers to an anchor that does not exist above it", hint)
-        value, size = self.anchors[anchor]
+        value, size, depth, paths = self.anchors[anchor]
         above = self.open[-1] if self.open else None
         if above is not None and above.key is None and above.is_mapping:
             if not isinstance(value, str):
                 raise self._error("a key must be a string, not a list or a mapping", "write a string before the ':'")
             self._named(above, value)
             return
+        self._check_depth(depth)
         if self.with_lines:
-            self._place(above)
-        self._put(value, size)
+            self.paths += paths + (size - 1) * len(self._place(above))
+        self._put(value, size, depth)
 
-    def _put(self, value: Any, size: int) -> None:
+    def _put(self, value: Any, size: int, depth: int) -> None:
         if not self.open:
             self.document.data = value
             return
         above = self.open[-1]
         above.size += size
+        above.depth = max(above.depth, depth + 1)
         if above.size > self.max_values:
             raise self._error(f"more than {self.max_values:,} values, counting what aliases repeat")
         if not above.is_mapping:
