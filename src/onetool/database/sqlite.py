@@ -44,6 +44,7 @@ from onetool.database.sqlite_processes import (
     PollingListeners,
     SqliteLock,
     add_functions,
+    prevent_checkpoint,
     require_own_file,
     use_log,
 )
@@ -265,13 +266,15 @@ class SqliteDatabase(Database):
         if self._taken:
             raise ReplacedDatabaseError(message=f"{self.file} or its log was replaced")
         old = self._files
-        self._close_connections()
+        self._close_connections(is_replaced=True)
         if current is None or (current.file != old.file and current.log is not None and current.log == old.log):
             for suffix in SQLITE_ENDS:  # the log of the old file
                 Path(f"{self.file}{suffix}").unlink(missing_ok=True)
 
-    def _close_connections(self) -> None:
+    def _close_connections(self, *, is_replaced: bool = False) -> None:
         for connection in [*self._idle, *([self._watching] if self._watching else [])]:
+            if is_replaced:
+                prevent_checkpoint(connection)
             connection.close()
         self._idle.clear()
         self._watching = self._files = None

@@ -14,6 +14,7 @@ from onetool.core import flock
 from onetool.core.os_files import SQLITE_ENDS, private
 from onetool.core.state_folders import make_home
 from onetool.database.connection import (
+    NEWEST,
     DatabaseError,
     DatabaseLock,
     Forget,
@@ -66,6 +67,16 @@ def require_own_file(file: Path) -> None:
         else:
             continue
         raise UnsafeDatabaseError(f"{path} is not used: {why}")
+
+
+def prevent_checkpoint(connection: sqlite3.Connection) -> None:
+    """Keep SQLite from writing a deleted log, or one that others could have written, to the file when the last
+    connection is closed, and from deleting the log that is there now.
+    """
+    with suppress(sqlite3.Error):
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute(f"PRAGMA user_version = {NEWEST}")  # makes SQLite try to write
+    connection.interrupt()  # makes it give up
 
 
 class SqliteLock(DatabaseLock):
