@@ -4,7 +4,7 @@ import ast
 
 from helpers import each
 
-from onetool.core.signature import signature
+from onetool.core.signature import call_signature, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import count_tokens
 from onetool.core.tool_lines import (
@@ -97,7 +97,7 @@ def test_arguments_have_their_own_names_where_json_is_written():
     spec = ToolSpec(
         name="a.b", description="", input_schema={"properties": {"from": {"type": "string"}}, "required": ["from"]}
     )
-    assert signature(spec, exact=True) == "a.b(from: str)"
+    assert call_signature(spec, exact=True) == "a.b(from: str)"
     assert signature(spec) == "a.b(from_: str)"
 
 

@@ -39,28 +39,26 @@ def opened(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT)
 
 
-def test_a_lock_is_waited_for_so_long_and_shared_by_readers(tmp_path: Path) -> None:
+def test_a_lock_is_waited_for_so_long(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    first, second = (flock.take_path(path, opened, 0, shared=True) for _ in range(2))
+    first = flock.take_path(path, opened, 0)
     assert first is not None
-    assert second is not None
     assert flock.take_path(path, opened, 0.02) is None
     flock.give_back(first)
+    second = flock.take_path(path, opened, 0)
+    assert second is not None
     flock.give_back(second)
-    third = flock.take_path(path, opened, 0)
-    assert third is not None
-    flock.give_back(third)
 
 
 def test_the_lock_of_another_file_is_not_taken_for_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever had it before may have deleted it in the moment before we got it."""
     path, take, taken = tmp_path / "lock", flock.take, []
 
-    def deleted_first(file: int, *, shared: bool = False) -> bool:
+    def deleted_first(file: int) -> bool:
         if not taken:
             path.unlink()
         taken.append(file)
-        return take(file, shared=shared)
+        return take(file)
 
     monkeypatch.setattr(flock, "take", deleted_first)
     file = flock.take_path(path, opened, 10)

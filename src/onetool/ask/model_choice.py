@@ -86,12 +86,10 @@ async def choose_model(
     return await _first_model(make, names)
 
 
-def model_lister(
-    choice: ModelChoice, secret: Secret, client: HttpClient, env: Mapping[str, str] = os.environ
-) -> ModelClient:
+def model_lister(choice: ModelChoice, secret: Secret, client: HttpClient) -> ModelClient:
     """Return a client that lists the models of the provider in `choice`. Raises ModelError for an invalid address."""
     chosen = adapter(_known_provider(choice.provider or "openai"))
-    base_url, key, setting = _place(chosen, choice, secret, env)
+    base_url, key, setting = _place(chosen, choice, secret, os.environ)
     url = base_url or chosen.base_url
     return ModelClient(chosen, "", url, key, client, timeout=choice.timeout, setting=setting)
 

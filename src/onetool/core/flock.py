@@ -23,9 +23,9 @@ Opened = int | OpenFolder
 T = TypeVar("T", int, OpenFolder)
 
 
-def take(file: Opened, *, shared: bool = False) -> bool:
+def take(file: Opened) -> bool:
     """Take the lock without waiting. Return whether it is held now. Raises OSError."""
-    return lock(file, shared=shared)
+    return lock(file)
 
 
 def pauses(seconds: float, pause: float = PAUSE, longest: float = MAX_PAUSE) -> Iterator[float]:
@@ -46,7 +46,7 @@ def wait(file: Opened, seconds: float) -> bool:
     return taken
 
 
-def take_path(path: Path, opener: Callable[[Path], T], seconds: float, *, shared: bool = False) -> T | None:
+def take_path(path: Path, opener: Callable[[Path], T], seconds: float) -> T | None:
     """Open and lock the file or folder at a path. Return None if it stays locked for `seconds`. Raises OSError.
 
     If another process held the file and moved it away, this function also waits for a new file at the path.
@@ -61,7 +61,7 @@ def take_path(path: Path, opener: Callable[[Path], T], seconds: float, *, shared
         else:
             was_there = True
             try:
-                mine = take(file, shared=shared) and leads_to(path, file)
+                mine = take(file) and leads_to(path, file)
             finally:
                 if not mine:
                     give_back(file)
@@ -103,16 +103,16 @@ def held(file: Path) -> Generator[None]:
             unlock(opened.fileno())
 
 
-def leads_to(path: Path, file: Opened, *, follow_symlinks: bool = True) -> bool:
+def leads_to(path: Path, file: Opened) -> bool:
     """Return whether the path still leads to the open file. Raises OSError."""
     try:
         status = os.fstat(file) if isinstance(file, int) else file.status()
-        return os.path.samestat(status, os.stat(path, follow_symlinks=follow_symlinks))
+        return os.path.samestat(status, os.stat(path))
     except FileNotFoundError:
         return False
 
 
-def holder(path: Path, us: str = "another thread of this process") -> str | None:
+def holder(path: Path) -> str | None:
     """Describe the process that holds the lock. Return None if there is none, or the system can't tell."""
     with suppress(OSError, IndexError):
         status = os.stat(path)
@@ -120,7 +120,7 @@ def holder(path: Path, us: str = "another thread of this process") -> str | None
         for line in Path("/proc/locks").read_text().splitlines():
             words = line.split()  # 1: FLOCK ADVISORY WRITE 4711 fe:01:1234 0 EOF; `->` before FLOCK: waiting
             if words[1] == "FLOCK" and words[5] == place:
-                return us if words[4] == str(os.getpid()) else _process(words[4])
+                return "another thread of this process" if words[4] == str(os.getpid()) else _process(words[4])
     return None
 
 

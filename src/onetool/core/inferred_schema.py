@@ -29,9 +29,9 @@ _DATA = lazy_pattern(r"(?:\d\D*){4}|[0-9a-fA-F]{8}")  # an ID
 _KINDS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 
-def schema_of(value: Any, levels: int = LEVELS) -> Schema:
+def schema_of(value: Any) -> Schema:
     """Return a JSON Schema (draft 2020-12) of one plain value; empty if nothing is known."""
-    return _schema_of(value, levels, [MAX_PARTS])
+    return _schema_of(value, LEVELS, [MAX_PARTS])
 
 
 def _schema_of(value: Any, levels: int, left: list[int]) -> Schema:

@@ -40,9 +40,9 @@ def either(words: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def expected_types(kinds: Iterable[str], words: Mapping[str, str] = TYPES) -> str:
+def expected_types(kinds: Iterable[str]) -> str:
     """Describe the types that a value may have. `null` comes last."""
-    return either(words.get(kind, kind) for kind in sorted(kinds, key="null".__eq__))
+    return either(TYPES.get(kind, kind) for kind in sorted(kinds, key="null".__eq__))
 
 
 def described(value: Any, words: Mapping[str, str] = TYPES, limit: int = MAX_SHOWN_VALUE) -> str:

@@ -110,8 +110,8 @@ class OpenFolder:
         with os.scandir(self._fd) as entries:
             yield entries
 
-    def folder(self, name: Name, flags: int = LIST) -> "OpenFolder":
-        return OpenFolder(os.open(name, flags | NO_LINK, dir_fd=self._fd))
+    def folder(self, name: Name) -> "OpenFolder":
+        return OpenFolder(os.open(name, LIST | NO_LINK, dir_fd=self._fd))
 
     def open(self, name: Name, flags: int, mode: int = 0o600) -> int:
         return open_no_link(name, flags, mode, dir_fd=self._fd)

@@ -100,10 +100,10 @@ def _parameters_by_word(order: tuple[str, ...]) -> dict[str, str]:
 MAX_DEFAULT = 1_000  # characters; longer defaults are truncated
 
 
-def signature(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -> str:
+def signature(spec: ToolSpec, name: str | None = None) -> str:
     """Return a signature with the known shape of the return value."""
     shape = return_shape(spec)
-    return f"{call_signature(spec, name, exact=exact)}{f' -> {shape}' if shape else ''}"
+    return f"{call_signature(spec, name)}{f' -> {shape}' if shape else ''}"
 
 
 def call_signature(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -> str:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from onetool.core.os_files import OpenFolder
 
 
-def lock(file: "int | OpenFolder", *, shared: bool = False, wait: bool = False) -> bool:
+def lock(file: "int | OpenFolder", *, wait: bool = False) -> bool:
     """Lock an open file or folder. Return False if the lock is taken. Raises OSError."""
     try:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -213,9 +213,9 @@ def nearest(name: str, known: Iterable[str], most: int = MAX_NEAREST) -> list[st
     return sorted((one for one in best if best[one] > floor), key=best.__getitem__, reverse=True)[:most]
 
 
-def did_you_mean(name: str, known: Iterable[str], most: int = MAX_NEAREST) -> str | None:
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return "did you mean …?" with similar names, or None."""
-    names = nearest(name, known, most)
+    names = nearest(name, known)
     return f"did you mean {' or '.join(names)}?" if names else None
 
 

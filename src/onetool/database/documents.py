@@ -74,8 +74,7 @@ class Unknown:
 class Documents:
     """The documents of one kind. With a `seal`, access to the database is not enough to read them.
 
-    Methods raise DatabaseError, and TimeoutError if others hold a lock. With `durable`, changes survive a power
-    failure.
+    Methods raise DatabaseError, and TimeoutError if others hold a lock. Changes survive a power failure.
     """
 
     def __init__(
@@ -84,14 +83,11 @@ class Documents:
         kind: str,
         seal: Seal | Signature | None = None,
         follow: Following = "later",
-        *,
-        durable: bool = True,
     ) -> None:
         self._database = database
         self._kind = kind
         self._seal = seal
         self._follow: Following = follow
-        self._durable = durable
         with _followers_lock:
             self._follower = _followers.get(database) or _followers.setdefault(database, DocumentFollower(database))
 
@@ -150,7 +146,7 @@ class Documents:
         """Replace a document unconditionally."""
         sealed = self.sealed(key, body)
         version = self._database.write(
-            lambda work: write_row(work, self._kind, key, sealed, self._database.clock), durable=self._durable
+            lambda work: write_row(work, self._kind, key, sealed, self._database.clock), durable=True
         )
         self._follower.set((self._kind, key), StoredDocument(version, sealed))
         return version
@@ -164,7 +160,7 @@ class Documents:
             work.notify(TOPIC, f"{self._kind} {key}")
             return is_deleted
 
-        existed = self._database.write(job, durable=self._durable)
+        existed = self._database.write(job, durable=True)
         self._follower.set((self._kind, key), StoredDocument(None, None))
         return existed
 

@@ -31,8 +31,8 @@ Lookup = list[str] | OSError | UnicodeError
 
 
 class Resolver:
-    def __init__(self, max_lookups: int = MAX_LOOKUPS) -> None:
-        self._threads = Threads(max_lookups)
+    def __init__(self) -> None:
+        self._threads = Threads(MAX_LOOKUPS)
         self._lookups: dict[Any, asyncio.Future[Lookup]] = {}
 
     async def addresses(self, host: str, port: int) -> list[str]:
@@ -154,12 +154,9 @@ class _Origin:
 class ConnectionPool:
     """The connections of one event loop. Not thread-safe."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, max_per_origin: int = MAX_PER_ORIGIN, idle_seconds: float = IDLE_SECONDS
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, max_per_origin: int = MAX_PER_ORIGIN) -> None:
         self._loop = loop
         self._max_per_origin = max_per_origin
-        self._idle_seconds = idle_seconds
         self._origins: dict[Hashable, _Origin] = {}
         self._keys: dict[Connection, Hashable] = {}
         self._idle = 0
@@ -248,7 +245,7 @@ class ConnectionPool:
         origin.idle.append(connection)
         connection.since = self._loop.time()
         if self._sweeper is None:
-            self._sweeper = self._loop.call_later(self._idle_seconds, self._sweep)
+            self._sweeper = self._loop.call_later(IDLE_SECONDS, self._sweep)
 
     def drop(self, connection: Connection) -> None:
         connection.end()
@@ -283,10 +280,10 @@ class ConnectionPool:
         now = self._loop.time()
         for origin in list(self._origins.values()):
             for connection in list(origin.idle):
-                if now - connection.since >= self._idle_seconds:
+                if now - connection.since >= IDLE_SECONDS:
                     self.drop(connection)
         if self._idle:
-            self._sweeper = self._loop.call_later(self._idle_seconds / 2, self._sweep)
+            self._sweeper = self._loop.call_later(IDLE_SECONDS / 2, self._sweep)
 
     def close(self) -> None:
         self._closed = True

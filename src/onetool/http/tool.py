@@ -241,11 +241,9 @@ class _NotStored(NamedTuple):
     handle: str = "not-stored"
 
 
-def tool_to_inspect(
-    impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits | None = None, bundle: str | None = None
-) -> HttpTool:
+def tool_to_inspect(impl: HttpImpl, arg_schema: Mapping[str, Any], bundle: str | None = None) -> HttpTool:
     """Return an HTTP tool for inspection: it can't be called. Raise TemplateError if it can't work."""
-    return HttpTool(impl, arg_schema, limits or ToolLimits(), _never_called, bundle)
+    return HttpTool(impl, arg_schema, ToolLimits(), _never_called, bundle)
 
 
 def _never_called() -> HttpContext:
