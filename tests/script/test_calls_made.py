@@ -9,7 +9,7 @@ from helpers import until_async
 
 from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.script.run_result import CallLog
-from onetool.services.journal.row import COLUMNS, ArgumentHasher, RowMaker
+from onetool.services.journal.row import ArgumentHasher, RowMaker
 
 TEXT = {"type": "string"}
 
@@ -116,7 +116,7 @@ def test_a_cancelled_run_leaves_it_in_the_log_and_in_the_audit_line(shop, caplog
         over.set()
     assert "was cancelled; done: crm.count ×1; not known: mail.send ×1" in caplog.text
     row = RowMaker(hasher=ArgumentHasher(b"key")).of_run(events[-1], 0.0)
-    assert row[COLUMNS.split(", ").index("made")] == "done: crm.count ×1; not known: mail.send ×1"  # without values
+    assert row.made == "done: crm.count ×1; not known: mail.send ×1"  # without values
     assert stopped.__notes__ == ["done: crm.count ×1", "not known: mail.send(to='ann')"]
 
 

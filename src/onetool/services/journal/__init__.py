@@ -29,7 +29,7 @@ from onetool.core.principal import LOCAL, Principal, current_address, current_pr
 from onetool.core.trace import current_trace
 from onetool.database import Database, DatabaseError
 from onetool.services.journal.recorder import Recorder
-from onetool.services.journal.row import BEGUN, ArgumentHasher, AuditKind, Entry, Redact, Row, RowMaker
+from onetool.services.journal.row import BEGUN, ArgumentHasher, AuditKind, Entry, JournalRow, Redact, RowMaker
 from onetool.services.journal.table import MAX_WAIT_S, EventTable
 
 log = logging.getLogger("onetool.journal")
@@ -231,7 +231,7 @@ class _Writer:
     def __init__(self, table: EventTable, recorder: Recorder, clock: Callable[[], float]) -> None:
         self.settings = JournalSettings()
         self.clock = clock
-        self.rows: deque[Row] = deque()
+        self.rows: deque[JournalRow] = deque()
         self.problem: str | None = None
         self.lost = 0
         self.has_key = False
@@ -258,7 +258,7 @@ class _Writer:
             raise
         self.make_rows()
 
-    def add(self, make: Callable[..., Row], *event: Any, **more: Any) -> None:
+    def add(self, make: Callable[..., JournalRow], *event: Any, **more: Any) -> None:
         """Add a row. A full queue loses it, and so does an event that has no row."""
         try:
             row = make(*event, **more)
@@ -296,7 +296,7 @@ class _Writer:
     def _unreported(self) -> int:
         return self.lost + self._recorder.lost - self._reported_lost
 
-    def flush(self, last: Row | None = None) -> None:
+    def flush(self, last: JournalRow | None = None) -> None:
         """Write the waiting rows, then `last`. Raises DatabaseError, and then drops `last`."""
         with self._writing:
             self._thread = get_ident()
@@ -317,7 +317,7 @@ class _Writer:
             self.rows.clear()
             log.error("lost %d events of the journal (%s)", waiting, self.problem)
 
-    def _flush(self, last: Row | None) -> None:
+    def _flush(self, last: JournalRow | None) -> None:
         if self.settings.audits and not self.has_key:
             self.load_key()
         if not self.rows and last is None and not self._unreported:
@@ -335,7 +335,7 @@ class _Writer:
                 self._reported_lost += count
         self._sweep()
 
-    def _append(self, rows: list[Row]) -> None:
+    def _append(self, rows: list[JournalRow]) -> None:
         try:
             self._table.append(rows)
         except DatabaseError as error:
@@ -360,7 +360,7 @@ class _Writer:
         elif problem is None and before is not None:
             log.warning("the journal can be written again; events lost: %d", self.lost)
 
-    def _gap(self, count: int, outcome: str, why: str = "") -> Row:
+    def _gap(self, count: int, outcome: str, why: str = "") -> JournalRow:
         what = f"{count} {'line' if count == 1 else 'lines'} {outcome}{why}"
         return self.maker.of_entry(Entry(at=self.clock(), kind="gap", what=what, principal=LOCAL, outcome=outcome))
 

@@ -14,8 +14,8 @@ from msgspec import Meta
 
 from onetool.core.principal import is_pattern
 from onetool.core.text import LAST_SECOND, read_span, read_time, utc_text_ms, wanted_name
-from onetool.database import Database
-from onetool.services.journal.row import ANSWERS, BEGUN, OK, REASONS, ArgumentHasher, AuditKind, Row
+from onetool.database import Database, Row
+from onetool.services.journal.row import ANSWERS, BEGUN, OK, REASONS, ArgumentHasher, AuditKind
 from onetool.services.journal.table import EventTable
 
 MAX_READ, MIN_READ = 1_000, 100  # rows per query

@@ -8,7 +8,7 @@ hashes: equal values have equal hashes, and short secrets can't be guessed witho
 
 import re
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -66,12 +66,39 @@ REASONS = frozenset(
 _REFUSALS = ("audit_unavailable", "role_needed")  # reasons of calls that did not run
 
 Redact = Callable[[Any], Any]
-Row = tuple[Any, ...]
 
-COLUMNS = (
-    "at, kind, tool, what, source, via, client, who, owner, role, address, outcome, reason, status, ms, "
-    "bytes_in, bytes_out, run, id, args, hosts, made, request, own, trace"
-)
+
+class JournalRow(NamedTuple):
+    """A row of the table `events`."""
+
+    at: float
+    kind: str
+    tool: str | None = None
+    what: str | None = None
+    source: str = ""
+    via: str = ""
+    client: str = ""
+    who: str | None = None
+    owner: str = ""
+    role: str | None = None
+    address: str | None = None
+    outcome: str = OK
+    reason: str | None = None
+    status: int | None = None
+    ms: float | None = None
+    bytes_in: int | None = None
+    bytes_out: int | None = None
+    run: str | None = None
+    id: str | None = None
+    args: str | None = None
+    hosts: str | None = None
+    made: str | None = None
+    request: str | None = None
+    own: str | None = None
+    trace: str | None = None
+
+
+COLUMNS = ", ".join(JournalRow._fields)
 
 
 class Entry(msgspec.Struct, kw_only=True):
@@ -132,7 +159,7 @@ class RowMaker(msgspec.Struct, kw_only=True):
     hasher: ArgumentHasher | None = None
     redact: Redact = lambda texts: texts
 
-    def of_call(self, event: CallEvent, at: float) -> Row:
+    def of_call(self, event: CallEvent, at: float) -> JournalRow:
         """Return the row of a call that has ended.
 
         A call that the caller isn't allowed to make is a refusal.
@@ -150,93 +177,65 @@ class RowMaker(msgspec.Struct, kw_only=True):
             args, id = hasher.of_json(event.args), hasher.id(event.id)
         is_counted = self.counts and event.source != DRAFT
         tool, what, client, reason = self._cleaned(event.tool if is_counted else None, what, event.client, reason)
-        who, owner, role, address, *ids = self._origin(event.principal, event.address, event.trace)
-        return (
-            at,
-            kind,
-            tool,
-            what,
-            "" if event.spec is None else cleaned(event.spec.source),
-            cleaned(event.source),
-            client,
-            who,
-            owner,
-            role,
-            address,
-            outcome,
-            reason if is_counted or reason in REASONS else None,
-            None,
-            event.duration_ms,
-            event.bytes_in if is_counted else None,
-            event.bytes_out if is_counted else None,
-            None if event.run is None else cleaned(event.run),
-            id,
-            args,
-            None if hasher is None or not event.hosts else " ".join(map(cleaned, event.hosts)),
-            None,
-            *ids,
+        return JournalRow(
+            at=at,
+            kind=kind,
+            tool=tool,
+            what=what,
+            source="" if event.spec is None else cleaned(event.spec.source),
+            via=cleaned(event.source),
+            client=client,
+            outcome=outcome,
+            reason=reason if is_counted or reason in REASONS else None,
+            ms=event.duration_ms,
+            bytes_in=event.bytes_in if is_counted else None,
+            bytes_out=event.bytes_out if is_counted else None,
+            run=None if event.run is None else cleaned(event.run),
+            id=id,
+            args=args,
+            hosts=None if hasher is None or not event.hosts else " ".join(map(cleaned, event.hosts)),
+            **self._origin(event.principal, event.address, event.trace),
         )
 
-    def of_run(self, event: RunEvent, at: float) -> Row:
+    def of_run(self, event: RunEvent, at: float) -> JournalRow:
         """Return the row of a run. Its calls have their own rows, with its id as `run`."""
         error, hasher = event.error, self.hasher
         reason = None if error is None else error.reason
         what = None if hasher is None else "run"
         _, what, client, reason = self._cleaned(None, what, event.client, reason)
-        who, owner, role, address, *ids = self._origin(event.principal, event.address, event.trace)
-        return (
-            at,
-            "run",
-            None,
-            what,
-            "",
-            cleaned(event.source),
-            client,
-            who,
-            owner,
-            role,
-            address,
-            OK if error is None else cleaned(error.code),
-            reason if reason in REASONS else None,
-            None,
-            event.duration_ms,
-            event.code_bytes if self.counts else None,
-            None,
-            None,
-            cleaned(event.id),
-            None if hasher is None else hasher.of({"code": event.code}),
-            None,
-            None if hasher is None or not event.made else cleaned(event.made, MAX_MADE),
-            *ids,
+        return JournalRow(
+            at=at,
+            kind="run",
+            what=what,
+            via=cleaned(event.source),
+            client=client,
+            outcome=OK if error is None else cleaned(error.code),
+            reason=reason if reason in REASONS else None,
+            ms=event.duration_ms,
+            bytes_in=event.code_bytes if self.counts else None,
+            id=cleaned(event.id),
+            args=None if hasher is None else hasher.of({"code": event.code}),
+            made=None if hasher is None or not event.made else cleaned(event.made, MAX_MADE),
+            **self._origin(event.principal, event.address, event.trace),
         )
 
-    def of_entry(self, entry: Entry) -> Row:
+    def of_entry(self, entry: Entry) -> JournalRow:
         _, what, client, reason = self._cleaned(None, entry.what, entry.client, entry.reason)
-        who, owner, role, address, *ids = self._origin(entry.principal, entry.address, entry.trace)
-        return (
-            entry.at,
-            entry.kind,
-            None,
-            what,
-            "",
-            cleaned(entry.via),
-            client,
-            who,
-            owner,
-            role,
-            address,
-            cleaned(entry.outcome),
-            reason if reason in REASONS else None,
-            entry.status,
-            entry.ms,
-            None,
-            None,
-            None if entry.run is None else cleaned(entry.run),
-            cleaned(entry.id),
-            entry.args,
-            None,
-            cleaned(entry.made, MAX_MADE),
-            *ids,
+        return JournalRow(
+            at=entry.at,
+            kind=entry.kind,
+            what=what,
+            via=cleaned(entry.via),
+            client=client,
+            outcome=cleaned(entry.outcome),
+            reason=reason if reason in REASONS else None,
+            status=entry.status,
+            ms=entry.ms,
+            run=None if entry.run is None else cleaned(entry.run),
+            id=cleaned(entry.id),
+            args=entry.args,
+            made=cleaned(entry.made, MAX_MADE),
+            **self._origin(entry.principal, entry.address, entry.trace),
         )
 
     def of_figures(
@@ -247,16 +246,11 @@ class RowMaker(msgspec.Struct, kw_only=True):
         via: str = "",
         client: str = "",
         owner: str = "",
-        run: str | None = None,
-        ms: float | None = None,
-        bytes_in: int | None = None,
-        bytes_out: int | None = None,
-    ) -> Row:
+        **figures: Any,
+    ) -> JournalRow:
         """Return the row of a reply to a run, of a menu that was sent, or of the time that a client waited."""
         _, _, client, _ = self._cleaned(None, None, client, None)
-        owner, via = distinct_name(owner), cleaned(via)
-        sizes = (ms, bytes_in, bytes_out, run)
-        return (at, kind, None, None, "", via, client, None, owner, None, None, OK, None, None, *sizes, *[None] * 7)
+        return JournalRow(at, kind, via=cleaned(via), client=client, owner=distinct_name(owner), **figures)
 
     def _cleaned(
         self, tool: str | None, what: str | None, client: str, reason: str | None
@@ -270,13 +264,14 @@ class RowMaker(msgspec.Struct, kw_only=True):
             reason if reason is not None and _WORD.fullmatch(reason) else None,
         )
 
-    def _origin(self, principal: Principal, address: str, trace: RequestTrace | None) -> tuple[str | None, ...]:
-        """Return who, owner, role, address, request, own, trace. Only the owner is for the stats, too."""
-        owner = distinct_name(principal.lasting_owner)
-        if self.hasher is None:
-            return (None, owner, None, None, None, None, None)
-        ids = (None, None, None) if trace is None else (trace.request_id, trace.own_id, trace.trace_id)
-        return (distinct_name(principal.name), owner, principal.role, cleaned(address), *ids)
+    def _origin(self, principal: Principal, address: str, trace: RequestTrace | None) -> dict[str, Any]:
+        """Return the columns that say whose request made this row. Only the owner is for the stats, too."""
+        found: dict[str, Any] = {"owner": distinct_name(principal.lasting_owner)}
+        if self.hasher is not None:
+            found.update(who=distinct_name(principal.name), role=principal.role, address=cleaned(address))
+            if trace is not None:
+                found.update(request=trace.request_id, own=trace.own_id, trace=trace.trace_id)
+        return found
 
 
 def cleaned(text: str, limit: int = MAX_FIELD) -> str:

@@ -19,7 +19,7 @@ import msgspec
 
 from onetool.core.limits import DAY
 from onetool.core.text import LAST_SECOND
-from onetool.services.journal.row import Row
+from onetool.database import Row
 from onetool.services.journal.table import Query
 
 HOUR = 3600

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from onetool.core.errors import ToolFailure
 from onetool.core.limits import DAY
-from onetool.database import Database, DatabaseAwayError, DatabaseError, LockNumber, Transaction
+from onetool.database import Database, DatabaseAwayError, DatabaseError, LockNumber, Row, Transaction
 from onetool.database.connection import CALL_WAIT_S
-from onetool.services.journal.row import COLUMNS, Row
+from onetool.services.journal.row import COLUMNS, JournalRow
 from onetool.services.journal.takeover import Takeover
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class EventTable:
 
     # Writing
 
-    def append(self, rows: Sequence[Row], max_wait: float = MAX_WAIT_S) -> None:
+    def append(self, rows: Sequence[JournalRow], max_wait: float = MAX_WAIT_S) -> None:
         """Append all rows or none, in this order."""
 
         def job(work: Transaction) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from onetool.database import Database, DatabaseError, LockNumber, Transaction
-from onetool.services.journal.row import COLUMNS, Row
+from onetool.services.journal.row import COLUMNS, JournalRow
 
 log = logging.getLogger("onetool.journal")
 
@@ -86,7 +86,7 @@ def _move_lines(work: Transaction, limit: int) -> bool:
     if not found:
         return False
     [(first,)] = work.execute("SELECT coalesce(min(number), 1) FROM events")
-    rows: list[Row] = []
+    rows: list[tuple[Any, ...]] = []
     for _, at, line in found:
         try:
             rows.append((first - 1 - len(rows), *_row(at, _decode(line))))
@@ -126,7 +126,7 @@ class _Line(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def _row(at: float, line: _Line) -> tuple[Any, ...]:
+def _row(at: float, line: _Line) -> JournalRow:
     kept = msgspec.structs.asdict(line)
     kept |= {"at": at, "owner": line.owner or "", "reason": line.reason or None, "hosts": " ".join(line.hosts) or None}
-    return tuple(kept.get(column, "" if column == "source" else None) for column in COLUMNS.split(", "))
+    return JournalRow(**kept)
