@@ -212,9 +212,12 @@ class Guard:
         query, rules = scope.get("query_string", b""), self.rules
         if "\0" in scope["path"] or b"%00" in query or b"\0" in query:  # PostgreSQL refuses it in every string
             raise HttpError(400, "bad_request", "The address has a null character (%00). Remove it.")
-        if head.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+        coding = head.get(b"transfer-encoding")
+        if coding is not None and (coding.lower() != b"chunked" or scope["http_version"] != "1.1"):
             # A proxy in front of us may see the end of this body elsewhere, and take the rest for the next request.
-            raise HttpError(400, "bad_request", "Transfer-Encoding must be given once, as chunked.", [CLOSE])
+            raise HttpError(
+                400, "bad_request", "Transfer-Encoding must be given once, as chunked, in HTTP/1.1.", [CLOSE]
+            )
         if not route.takes_any_host:
             server = scope.get("server")
             rules.check_host(head.get(b"host"), server[0] if server else None)
