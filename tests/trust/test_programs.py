@@ -126,6 +126,13 @@ def test_variables_are_highlighted_but_for_harmless_ones(clone):
     assert {line.replace('"', "") for line in shown} >= harmless | {"servers.web.headers.X-Mode: mild"}
 
 
+@pytest.mark.parametrize("server", ["s: t", 's"]: t', "s\nt", "s t"])
+def test_no_name_of_a_server_hides_a_variable(server, clone):
+    clone.write(servers={server: {"command": "true", "env": {"LD_PRELOAD": "/evil", "odd: name": "x", "TZ": "UTC"}}})
+    marked = [line for line in map(str.strip, clone.trust().splitlines()) if line.startswith("! ")]
+    assert [line.partition("env")[2] for line in marked] == [".LD_PRELOAD: /evil", '["odd: name"]: x']
+
+
 def test_they_are_red_at_a_terminal(monkeypatch):
     from onetool.config.pin import Seen
     from onetool.interfaces.cli.trust import describe

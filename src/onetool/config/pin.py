@@ -44,7 +44,7 @@ MAX_FILES = 2_000  # of packs: more than a user writes
 FILE_REFUSED = "${file:…} is allowed only in text that you write into the config or the secrets file by hand"
 _ADDRESS_OR_PATH = re.compile(r".*://|[./~]")
 _ASKED_FOR = re.compile(r"(?:secret\w*|api_headers)\s*[(=]\s*[\"']([A-Za-z_][A-Za-z0-9_]*)[\"']")
-_VARIABLE_LINE = re.compile(r"(?:servers(?:\.[\w-]+|\[\".*\"\])\.)?env(?:\.|\[)(.+)")
+_VARIABLE_LINE = re.compile(r'(?:servers(?:\.[\w-]+|\["(?:[^"\\]|\\.)*"\])\.)?env(?:\.([\w-]+)|\[)')
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,8 +79,8 @@ def with_notes(lines: Iterable[str], notes: Mapping[str, tuple[str, ...]]) -> It
         if last is not None and server != last:
             yield from (f"  {note}" for note in notes[last])
         last = server
-        variable = _VARIABLE_LINE.match(path.partition(": ")[0])
-        is_marked = variable is not None and not HARMLESS_VARIABLES.fullmatch(variable[1])
+        variable = _VARIABLE_LINE.match(path)
+        is_marked = variable is not None and not HARMLESS_VARIABLES.fullmatch(variable[1] or "")
         yield f"{WARN}{line}" if is_marked else line
     if last is not None:
         yield from (f"  {note}" for note in notes[last])
