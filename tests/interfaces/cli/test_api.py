@@ -48,7 +48,7 @@ def test_the_user_of_the_machine_may_use_every_route(folder):
     ("args", "code", "words"),
     [
         (("GET", "stats", "days=x"), 1, "days is wrong: expected a whole number"),
-        (("GET", "nowhere"), 1, "Unknown path"),
+        (("GET", "nowhere"), 1, "Unknown path '/nowhere'; all paths are in /openapi.json"),
         (("POST", "call/tools.echo", "mesage=x"), 1, "mesage"),
         (("POST", "run", "code"), 2, "is not KEY=VALUE"),
         (("POST", "run", "variables:={"), 2, "is not JSON"),

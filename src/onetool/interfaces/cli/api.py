@@ -89,7 +89,7 @@ def api(ctx: click.Context, method: str, path: str, values: tuple[str, ...], ser
 
     \b
     onetool api GET stats days=7
-    onetool api POST call/time.now zone=UTC
+    onetool api POST call/tools.echo message=hi
     onetool api PATCH tools/bundles/ID isEnabled:=false --server http://127.0.0.1:8765
     """
     path = f"/{path.lstrip('/')}"

@@ -116,7 +116,8 @@ class RouteTable:
         if resource is None:
             there = ", ".join(one.path for one in self.resources if one.segments[0] == segments[1])
             shown = raw[:100].decode("latin-1")
-            raise RestError(404, "not_found", f"Unknown path {shown!r}; use one of {there}")
+            known = f"use one of {there}" if there else "all paths are in /openapi.json"
+            raise RestError(404, "not_found", f"Unknown path {shown!r}; {known}")
         route = resource.methods.get("GET" if method == "HEAD" else method)
         if route is None and method != "OPTIONS":
             message = f"{resource.path} takes {resource.allow_header()}, not {method[:20]}."
