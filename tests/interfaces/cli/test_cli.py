@@ -788,6 +788,8 @@ def test_help_shows_every_command_without_loading_it(tmp_path):
     from onetool.interfaces.cli import cli as root
 
     shown = invoke("--help", cwd=tmp_path).stdout
+    assert next(iter(root.commands_in)) == "run"
+    assert all(text.endswith(".") for _, text in root.commands_in.values())
     for name, (_, text) in root.commands_in.items():
         assert root.get_command(Context(root), name).get_short_help_str(limit=500).startswith(text.rstrip("."))
         assert f"  {name:10}  {text[:30]}" in shown

@@ -60,11 +60,11 @@ class LazyGroup(click.Group):
         """The place and the help of every command."""
         found = {file.stem: file.read_text("utf-8") for folder in OPERATIONS for file in sorted(folder.glob("*.py"))}
         groups = {
-            name: (f".operations:{name}", text.partition("\n")[0].strip('"').partition(". ")[0])
+            name: (f".operations:{name}", text.partition("\n")[0].strip('"').partition(". ")[0].rstrip(".") + ".")
             for name, text in found.items()
-            if f'"{name} ' in text  # the name of a command
+            if f'"{name} ' in text and name not in self.own_commands  # the name of a command
         }
-        return {**groups, **self.own_commands}
+        return {**self.own_commands, **groups}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands_in)
