@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from onetool.config import find_config
+from onetool.config import find
 from onetool.config.find import state_home, user_home
 from onetool.core.errors import ConfigError
 
@@ -35,38 +35,38 @@ def test_the_named_file_wins_over_all_others(tmp_path: Path, project: Path, home
     named.touch()
     of_env.touch()
     make(project)
-    assert find_config(named, env={"ONETOOL_CONFIG": str(of_env)}, cwd=project, home=home) == named
-    assert find_config(None, env={"ONETOOL_CONFIG": str(of_env)}, cwd=project, home=home) == of_env
+    assert find(named, env={"ONETOOL_CONFIG": str(of_env)}, cwd=project, home=home).config == named
+    assert find(None, env={"ONETOOL_CONFIG": str(of_env)}, cwd=project, home=home).config == of_env
 
 
 def test_a_named_file_is_relative_to_the_working_folder(project: Path, home: Path) -> None:
     (project / "my.yaml").touch()
-    assert find_config("my.yaml", env={}, cwd=project, home=home) == project / "my.yaml"
+    assert find("my.yaml", env={}, cwd=project, home=home).config == project / "my.yaml"
 
 
 def test_a_tilde_is_the_home_folder(project: Path, home: Path) -> None:
     (home / "my.yaml").touch()
-    assert find_config("~/my.yaml", env={}, cwd=project, home=home) == home / "my.yaml"
+    assert find("~/my.yaml", env={}, cwd=project, home=home).config == home / "my.yaml"
 
 
 def test_the_nearest_folder_wins(project: Path, home: Path) -> None:
     make(home)
     env = {"ONETOOL_TRUST": "1"}
     of_parent = make(project.parent)
-    assert find_config(None, env=env, cwd=project, home=home) == of_parent
+    assert find(None, env=env, cwd=project, home=home).config == of_parent
     of_project = make(project)
-    assert find_config(None, env=env, cwd=project, home=home) == of_project
+    assert find(None, env=env, cwd=project, home=home).config == of_project
 
 
 def test_the_users_own_comes_last(project: Path, home: Path) -> None:
-    assert find_config(None, env={}, cwd=project, home=home) is None
+    assert find(None, env={}, cwd=project, home=home).config is None
     own = make(home)
-    assert find_config(None, env={}, cwd=project, home=home) == own
-    assert find_config(None, env={"HOME": str(home)}, cwd=project) == own
+    assert find(None, env={}, cwd=project, home=home).config == own
+    assert find(None, env={"HOME": str(home)}, cwd=project).config == own
 
 
 def test_an_empty_variable_names_nothing(project: Path, home: Path) -> None:
-    assert find_config(None, env={"ONETOOL_CONFIG": ""}, cwd=project, home=home) is None
+    assert find(None, env={"ONETOOL_CONFIG": ""}, cwd=project, home=home).config is None
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_named_file_that_is_not_there(
     explicit: str | None, env: dict[str, str], by: str, project: Path, home: Path
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        find_config(explicit, env=env, cwd=project, home=home)
+        find(explicit, env=env, cwd=project, home=home)
     (mistake,) = caught.value.mistakes
     assert mistake.file == str(project / "gone.yaml")
     assert ("this config file does not exist" if by == "--config" else by) in mistake.message

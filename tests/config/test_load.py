@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onetool.config import Config, Declared, load_config
+from onetool.config import Config, load_config
 from onetool.config.check import fields_of
-from onetool.config.model import Keys
+from onetool.config.model import Declared, Keys
 from onetool.core.errors import ConfigError, Mistake
 
 SAME = ", ".join(f"{{name: {name}, hash: 'sha256:{'a' * 64}'}}" for name in "ab")
@@ -91,7 +91,7 @@ def test_the_examples_values_are_the_defaults(load: Load, write: Callable[..., P
 
 def test_without_a_file_the_yaml_parser_is_not_loaded(tmp_path: Path) -> None:
     code = (
-        "import sys; from onetool.config import find_config, load_config; load_config(None, env={'HOME': '/'})\n"
+        "import sys; from onetool.config import load_config; load_config(None, env={'HOME': '/'})\n"
         "print(sorted({'yaml', 'rapidfuzz'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)

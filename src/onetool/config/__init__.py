@@ -20,18 +20,14 @@ server_import  servers of other clients -> servers of the config
 starter        the config that `onetool init` writes
 """
 
-from onetool.config.find import Found, find, find_config, nearest_folder
-from onetool.config.load import load_config, load_roots, load_secrets
-from onetool.config.model import Config, Declared
+from onetool.config.find import Found, find
+from onetool.config.load import load_config, load_secrets
+from onetool.config.model import Config
 
 __all__ = [
     "Config",
-    "Declared",
     "Found",
     "find",
-    "find_config",
     "load_config",
-    "load_roots",
     "load_secrets",
-    "nearest_folder",
 ]

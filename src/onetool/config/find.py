@@ -7,8 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from onetool.config.file_checks import CONFIG_FILE as NAME
-from onetool.config.file_checks import is_accepted_place, ownership_mistake, require_ownership
+from onetool.config.file_checks import CONFIG_FILE, is_accepted_place, ownership_mistake, require_ownership
 from onetool.config.trust import Trusted, TrustStore, Untrusted, trusted_parts
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.file_facts import everybody_can_write
@@ -55,7 +54,7 @@ def find(
     folder = _project_folder(cwd, home, store)
     if folder is None:
         return _own(home, store)
-    config = folder / NAME if os.path.isfile(folder / NAME) else None
+    config = folder / CONFIG_FILE if os.path.isfile(folder / CONFIG_FILE) else None
     trusted = _ownership_problem(folder, config, home, store) or trusted_parts(
         folder, config, store, env, home / FOLDER
     )
@@ -65,17 +64,6 @@ def find(
     if own and own.config:  # packs of a project without a config are used together with the user's own config
         return msgspec.structs.replace(own, project_packs=folder / "packs")
     return Found(config=config, folder=folder, whose="project", trusted=trusted)
-
-
-def find_config(
-    explicit: str | Path | None,
-    *,
-    env: Mapping[str, str] = os.environ,
-    cwd: Path | None = None,
-    home: Path | None = None,
-) -> Path | None:
-    """Return the config that applies. The config of an untrusted folder is ignored."""
-    return find(explicit, env=env, cwd=cwd, home=home).config
 
 
 def nearest_folder() -> Path:
@@ -108,7 +96,7 @@ def user_home(env: Mapping[str, str]) -> Path:
 
 def user_config() -> Path:
     """Return the path of the user's own config, which may not exist."""
-    return own_folder() / NAME
+    return own_folder() / CONFIG_FILE
 
 
 def own_folder(env: Mapping[str, str] = os.environ) -> Path:
@@ -147,13 +135,13 @@ def project_files() -> list[Path]:
         folders = list(_project_folders(Path.cwd(), home, TrustStore(home / FOLDER)))
     except OSError:  # the current folder was deleted
         return []
-    return [folder / name for folder in folders for name in (NAME, "packs")]
+    return [folder / name for folder in folders for name in (CONFIG_FILE, "packs")]
 
 
 def _project_folder(cwd: Path, home: Path, store: TrustStore) -> Path | None:
     """Return the nearest `.onetool` with a config, else the nearest with packs."""
     seen = list(_project_folders(cwd, home, store))
-    found = next((folder for folder in seen if os.path.isfile(folder / NAME)), None)
+    found = next((folder for folder in seen if os.path.isfile(folder / CONFIG_FILE)), None)
     found = found or next((folder for folder in seen if os.path.isdir(folder / "packs")), None)
     return None if found is None or _is_above_a_mount(found.parent, cwd) else found
 
@@ -212,7 +200,7 @@ def _ownership_problem(folder: Path, config: Path | None, home: Path, store: Tru
 
 def _own(home: Path, store: TrustStore) -> Found:
     folder = home / FOLDER
-    config = folder / NAME if os.path.isfile(folder / NAME) else None
+    config = folder / CONFIG_FILE if os.path.isfile(folder / CONFIG_FILE) else None
     require_ownership([folder, *([config] if config else [])], home, store.owners)
     return Found(config=config, folder=folder, whose="own")
 

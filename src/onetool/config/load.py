@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from onetool.config.file_checks import SECRETS_FILE, STATE, is_inside, require_no_links, require_ownership
+from onetool.config.file_checks import CONFIG_FILE, SECRETS_FILE, STATE, is_inside, require_no_links, require_ownership
 from onetool.config.find import (
     FOLDER,
-    NAME,
     Found,
     nearest_folder,
     own_folder,
@@ -157,7 +156,7 @@ def _found_from_path(path: Path | None, env: Mapping[str, str]) -> Found:
     """Return a `Found` for a path that a caller passed. None means the user's own folder without a config."""
     if path is None:
         return Found(config=None, folder=own_folder(env), whose="own")
-    is_own = path.absolute() == own_folder(env) / NAME
+    is_own = path.absolute() == own_folder(env) / CONFIG_FILE
     return Found(config=path, folder=path.absolute().parent, whose="own" if is_own else "named")
 
 
@@ -304,7 +303,7 @@ def pack_paths(config: Config) -> list[Path]:
 def setting_files(config: Config, *, finds: bool) -> list[Path]:
     """Return the files of the settings: config, prompts and secrets; with `finds`, also possible places of a config."""
     beside = _config_folder(config)
-    place = beside / NAME if config.path is None and finds else config.path
+    place = beside / CONFIG_FILE if config.path is None and finds else config.path
     named = (place, config.prompts or beside / PROMPTS_FILE, config.secrets.file, *config.secrets.files)
     return list(dict.fromkeys(file for file in named if file))
 

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onetool.config.file_checks import CONFIG_FILE as NAME
-from onetool.config.file_checks import ownership_mistake
+from onetool.config.file_checks import CONFIG_FILE, ownership_mistake
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.file_facts import is_unchanged
 from onetool.core.os_files import replace_file
@@ -303,7 +302,7 @@ def trust_renewed(file: Path, store: TrustStore, own: Path, names: tuple[str, ..
     if folder.name != own.name or os.path.realpath(folder) == os.path.realpath(own):
         yield
         return
-    config = folder / NAME
+    config = folder / CONFIG_FILE
     was_there = has_anything(folder)
     pin = pin_of(store.folder(folder))
     fine = not was_there or _is_trusted(pin, folder, config if config.is_file() else None, own)
@@ -348,7 +347,7 @@ def _is_unchanged(pin: Pin, folder: Path, config: Path | None) -> bool:
 
 def is_strict(own: Path) -> bool:
     """Return whether the user's own config says `trust: strict`. It is parsed only if it contains the word."""
-    file = own / NAME
+    file = own / CONFIG_FILE
     try:
         if STRICT not in file.read_bytes():
             return False

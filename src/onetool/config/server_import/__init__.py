@@ -21,9 +21,9 @@ import msgspec
 
 from onetool.config.client_files import EditError, put_file
 from onetool.config.edit import rename_server
-from onetool.config.file_checks import is_inside
+from onetool.config.file_checks import CONFIG_FILE, is_inside
 from onetool.config.fill import SECRETS_IN_CONFIG, check_kept
-from onetool.config.find import FOLDER, NAME, NOWHERE, find, own_folder, place_of, trust_store
+from onetool.config.find import FOLDER, NOWHERE, find, own_folder, place_of, trust_store
 from onetool.config.findings import Findings
 from onetool.config.load import load_config, load_secrets
 from onetool.config.model import Config
@@ -69,7 +69,7 @@ class ConfigTarget:
         self.found = find(named)
         if self.found.untrusted is not None:  # the change would be used together with the untrusted files
             raise ConfigUnchangedError(f"nothing was changed: {self.found.untrusted}.")
-        self.file = self.found.config or new or Path.cwd() / FOLDER / NAME
+        self.file = self.found.config or new or Path.cwd() / FOLDER / CONFIG_FILE
         if NOWHERE in self.file.parents:
             raise ConfigUnchangedError("This user has no home folder for a config: set HOME, or use --config FILE.")
         if not (self.found.config or new) and not is_inside(self.file, Path.cwd()):

@@ -84,15 +84,11 @@ def _whole(**properties: Schema) -> Schema:
 
 
 _TEXT: Schema = {"type": "string"}
-_TEXTS = _list(_TEXT)
 _NULLABLE: Schema = {"type": ["string", "null"]}
 _FLAG: Schema = {"type": "boolean"}
 _ANY_OBJECT: Schema = {"type": "object", "description": "The same as in PUT."}
 _ARGUMENTS: Schema = {"type": "object", "description": "Arguments that match the tool's argSchema."}
-_WHAT: Schema = {"enum": ["new", "same", "changed", "clash", "kept"], "description": "Compared to what is stored."}
-_REMARKS = _list(_whole(about=_TEXT, why=_TEXT))
 _PLACE = dict.fromkeys(("bundleID", "slug", "version"), _NULLABLE)
-_DIGEST: Schema = {"type": "string", "description": "For the real request, which fails if anything has changed since."}
 
 
 def _page(key: str, name: str) -> Schema:
