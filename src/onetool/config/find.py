@@ -200,9 +200,14 @@ def _ownership_problem(folder: Path, config: Path | None, home: Path, store: Tru
 
 def _own(home: Path, store: TrustStore) -> Found:
     folder = home / FOLDER
+    return Found(config=owned_config(folder, home, store), folder=folder, whose="own")
+
+
+def owned_config(folder: Path, home: Path, store: TrustStore) -> Path | None:
+    """Return the config in a folder; None if it has none. Raises ConfigError if other users can change them."""
     config = folder / CONFIG_FILE if os.path.isfile(folder / CONFIG_FILE) else None
     require_ownership([folder, *([config] if config else [])], home, store.owners)
-    return Found(config=config, folder=folder, whose="own")
+    return config
 
 
 def _named(named: str | Path, by: str, cwd: Path, home: Path) -> Path:

@@ -16,8 +16,7 @@ from onetool.app.import_report import Remark, reloaded
 from onetool.app.operations import At, operation
 from onetool.app.operations.fields import DryRun, Input
 from onetool.app.server_changes import changed_error, digest_of
-from onetool.config.file_checks import CONFIG_FILE, require_ownership
-from onetool.config.find import FOLDER, own_folder, trust_store, user_home
+from onetool.config.find import FOLDER, own_folder, owned_config, trust_store, user_home
 from onetool.config.pin import see
 from onetool.config.trust import trust_folder as store_trust
 from onetool.core.errors import ConfigError
@@ -141,6 +140,4 @@ def _says(folder: Path) -> tuple[list[str], str | None]:
 
 
 def seen_at(folder: Path) -> "Seen":
-    config = folder / CONFIG_FILE if (folder / CONFIG_FILE).is_file() else None
-    require_ownership([folder, *([config] if config else [])], user_home(os.environ), trust_store().owners)
-    return see(folder, config)
+    return see(folder, owned_config(folder, user_home(os.environ), trust_store()))

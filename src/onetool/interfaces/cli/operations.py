@@ -313,7 +313,7 @@ def _as_usage_error(operation: Operation) -> Iterator[None]:
 
 
 def _show(command: Command, at: CommandAt, found: Any) -> None:
-    """Print a result, unless it was said in words."""
+    """Print a result, unless the operation has printed it."""
     data = msgspec.to_builtins(found)
     if command.rows:
         data = data[command.rows]

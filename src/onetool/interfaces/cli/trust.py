@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from onetool.config.file_checks import CONFIG_FILE, owner_and_mode, require_ownership
-from onetool.config.find import FOLDER, own_folder, project_here, trust_store, user_config, user_home
+from onetool.config.file_checks import owner_and_mode
+from onetool.config.find import FOLDER, own_folder, owned_config, project_here, trust_store, user_config, user_home
 from onetool.config.pin import WARN, Seen, see, with_notes
 from onetool.config.trust import Pin, TrustStore, Untrusted, is_strict, news, pin_of, trust_folder, trust_renewed
 from onetool.core.errors import ConfigError
@@ -58,8 +58,7 @@ def trust(path: Path | None, yes: bool, lists: bool, revoke: bool, owner: bool, 
 def _trust(folder: Path, store: TrustStore, yes: bool) -> None:
     if os.path.realpath(folder) == os.path.realpath(own_folder()):
         raise click.ClickException(visible(f"{folder} is your own folder, and needs no trust."))
-    config = folder / CONFIG_FILE if (folder / CONFIG_FILE).is_file() else None
-    require_ownership([folder, *([config] if config else [])], user_home(os.environ), store.owners)
+    config = owned_config(folder, user_home(os.environ), store)
     echo(visible(f"Folder: {folder}"))
     seen = _print_seen(folder, config, store)
     confirm("Trust it?", yes, "trust it", "changed")

@@ -16,11 +16,10 @@ import os
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
 from secrets import token_hex
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,6 +30,7 @@ from onetool.core.fair_shares import FairShares
 from onetool.core.mcp_protocol import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY, TASKS, JsonRpcError
 from onetool.core.principal import Principal, is_admitted
 from onetool.core.signed import sign, verify
+from onetool.core.text import utc_text_ms
 from onetool.interfaces.mcp.client import (
     BadAnswerError,
     ClientCaller,
@@ -420,7 +420,7 @@ def answer_key(request: McpRequest) -> str | None:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc_text_ms(time())
 
 
 # Running a handler that may pause
