@@ -95,7 +95,7 @@ def test_trusting_a_folder(guarded, tmp_path):
     body = {"folder": str(project.parent)}
     dry = guarded.ask("POST", "/tools/trust?dryRun=true", body)
     assert dry.status_code == 200, dry.text
-    assert any("echo" in line for line in dry.json()["runs"])
+    assert any("echo" in line for line in dry.json()["says"])
     assert not (tmp_path / ".onetool" / "trust.json").exists()
     (project / "onetool.yaml").write_text("servers: {a: {command: cat}}\n")
     problem(guarded.ask("POST", "/tools/trust", {**body, "digest": dry.json()["digest"]}), 409, "changed")
