@@ -1,7 +1,9 @@
 """What one process writes, the others see at once: it stands in the mirror, and they read those rows alone."""
 
 import os
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 from threading import Barrier, Event, Thread
 
 import pytest
@@ -126,6 +128,25 @@ def test_a_row_never_counts_more_than_its_file(two, opened, folder):
     for one in (opened(), opened()):
         assert one.tool(id, "gone", "1") is None
         assert one.tool(id, "forecast", "1").description.startswith("Knows")
+
+
+@pytest.mark.parametrize("place", [".hidden", "../outside", "link", "no-bundle"])
+def test_a_forged_row_does_not_count_where_no_scan_looks(opened, folder, place):
+    """A cloned folder may come with a mirror: it adds no bundle, not even where a file is."""
+    with_tool(opened())
+    (folder.parent / "outside").mkdir()
+    (folder / "link").symlink_to(folder.parent / "outside")
+    name = "other.json" if place == "no-bundle" else "bundle.json"
+    (folder / place).mkdir(exist_ok=True)
+    (folder / place / name).write_text("{}")
+    with closing(sqlite3.connect(mirror_of(folder))) as forged, forged:
+        found = "SELECT CAST(replace(CAST(body AS text), id, ?) AS blob) FROM (SELECT body, json_extract(CAST(body AS "
+        found += "text), '$.id') AS id FROM bundle_files WHERE path LIKE '%/bundle.json')"
+        [(body,)] = forged.execute(found, (an_id(),)).fetchall()
+        forged.execute(
+            "INSERT INTO bundle_files VALUES (?, ?, 1, 1)", (f"{place}/{name}", body.replace(b"weather", b"evil"))
+        )
+    assert [one.slug for one in opened().bundles()] == ["weather"]
 
 
 def test_a_name_that_is_not_utf8_is_found(two, folder):

@@ -101,7 +101,10 @@ def find_changes(
     if scan.is_whole:
         names = known.files if only is None else only
         unseen = [path for name in names for path in known.files.get(name, ()) if path not in scan.files]
-        gone = [path for path in unseen if not os.path.lexists(folder / path)]
+        if unseen:  # look again, for a file that is just being replaced; a forged mirror may name what no scan finds
+            again = _Scan(folder, foreign)
+            again.run(only)
+            gone = [path for path in unseen if path not in again.files] if again.is_whole else []
     return FolderChanges(changed, gone, scan.drafts)
 
 
