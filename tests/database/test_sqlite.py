@@ -214,6 +214,21 @@ def test_what_can_be_read_is_restored(opened, file):
     assert saved_once > 2 * 20 * (len(whole) // 4096 - 20)
 
 
+def test_rows_of_high_numbers_are_restored_though_the_last_one_is_lost(opened, file):
+    database = opened()
+    sql = "INSERT INTO documents (rowid, kind, key, body, version, modified_at) VALUES (%s, 'hosts', %s, %s, 1, 1)"
+    rows = [(10**12 + number, str(number), f"<{number}>".encode() * 300) for number in range(60)]
+    database.write(lambda work: work.execute_many(sql, rows))
+    database.shrink()
+    database.close()
+    with open(file, "r+b") as stream:
+        stream.seek(file.read_bytes().index(b"<59><59>") // 4096 * 4096)
+        stream.write(bytes(4096))
+    _, found = restore(file)
+    [saved] = [one.saved for one in found if one.kind == "hosts"]
+    assert 50 <= saved < 60
+
+
 # Space
 
 

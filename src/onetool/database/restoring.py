@@ -16,7 +16,7 @@ from onetool.database.connection import Transaction
 from onetool.database.migrations import tables
 from onetool.database.sqlite import SqliteDatabase, read_empty
 
-MAX_MISSED = 100_000  # rows in a row that can't be read: then the rest of a table is given up
+MAX_ROWID = 2**62  # of a table whose last row can't be read
 DOCUMENTS = "documents"
 KEYED = ("counters", "onetool_migrations")  # tables that may lack some of their first rows
 Kinds = Counter[str]
@@ -134,7 +134,7 @@ def _copy_table(old: sqlite3.Connection, target: sqlite3.Connection, table: str)
     try:
         [(last,)] = old.execute(f"SELECT max(rowid) FROM {table}")  # noqa: S608 - a name of the schema
     except sqlite3.DatabaseError:
-        last = MAX_MISSED
+        last = MAX_ROWID
     if last is None:
         return
     names, marks = ", ".join(columns), ", ".join("?" * len(columns))
@@ -144,9 +144,13 @@ def _copy_table(old: sqlite3.Connection, target: sqlite3.Connection, table: str)
 
 
 def _readable(old: sqlite3.Connection, sql: str, last: int) -> Iterator[tuple[object, ...]]:
-    """Yield the rows that can be read, some of them twice: of each range with damage, also those of its halves."""
+    """Yield the rows that can be read, some of them twice: of each range with damage, also those of its halves.
+
+    After many rows that can't be read, larger ranges are not halved but read from both ends: the rows of a table whose
+    first page is damaged can't be tried one by one.
+    """
     missed, ranges = 0, [(0, last)]
-    while ranges and missed < MAX_MISSED:
+    while ranges:
         start, end = ranges.pop()
         try:
             for row in old.execute(sql, (start, end)):
@@ -154,7 +158,11 @@ def _readable(old: sqlite3.Connection, sql: str, last: int) -> Iterator[tuple[ob
                 yield row
         except sqlite3.DatabaseError:
             middle = (start + end) // 2
-            if start == end:
-                missed += 1
-            else:
+            if end - start > missed // 4:
                 ranges += [(middle + 1, end), (start, middle)]
+                continue
+            missed += end - start + 1
+            with suppress(sqlite3.DatabaseError):
+                for row in old.execute(f"{sql} ORDER BY rowid DESC", (start, end)):
+                    missed = 0
+                    yield row
