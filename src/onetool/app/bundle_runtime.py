@@ -7,6 +7,7 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from onetool.core.context import CallTool, current_call
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
+from onetool.core.state_folders import make_state_folder
 from onetool.core.type_names import learn_returns
 from onetool.http.errors import RequestRefusedError
 from onetool.sources.bundles.derived import DerivedBundles
@@ -72,7 +74,10 @@ def open_bundle_service(
     if (database := runtime.database) is None:
         store = folder_store(folder, foreign=foreign_file, database=runtime.state, **options)
     else:
-        store = database_store(database, cache_folder(runtime.config), **options)
+        cache = cache_folder(runtime.config)
+        with suppress(OSError):
+            make_state_folder(cache)  # also closes the config beside it to the tools of other servers
+        store = database_store(database, cache, **options)
     limits = RateLimiter(lambda: current.runtime.databases.tool_rates())
     factory = ToolFactory(bundle_runtime, limits)
     return BundleService(store, factory, call, names, derived, bundle_runtime)
