@@ -374,7 +374,7 @@ class ToolCatalog:
             by_uri = add_first({}, (pair for pair in resources if not pair[1].variables), mistakes)
             templates = add_first({}, (pair for pair in resources if pair[1].variables), mistakes)
             self.resources = (*by_uri.values(), *templates.values())
-            found = lint_config(self._config, self.registry, waiting, lambda: self._current.runtime.documents("tokens"))
+            found = lint_config(self._config, self.registry, waiting, lambda: self._current.runtime.tokens.store)
             self.mistakes = (*mistakes, *found)
             self.warnings = tuple(one for one in mistakes if one.severity != "error")
             for mistake in mistakes:  # `onetool check` reports the others

@@ -15,7 +15,7 @@ from onetool.services.secrets import UNMISTAKABLE
 
 if TYPE_CHECKING:
     from onetool.config import Config
-    from onetool.database.documents import Documents
+    from onetool.services.access_tokens import TokenStore
     from onetool.sources.packs import Registry
 
 SOON_S = 14 * 24 * 3600
@@ -57,7 +57,7 @@ def access_warnings(config: "Config", host: str) -> Iterator[Mistake]:
 
 
 def lint_config(
-    config: "Config", registry: "Registry", waiting: Collection[str], tokens: "Callable[[], Documents]"
+    config: "Config", registry: "Registry", waiting: Collection[str], tokens: "Callable[[], TokenStore]"
 ) -> list[Mistake]:
     """Return mistakes in a config. `waiting` are packs of servers whose tools may not be known yet."""
     linter = _Linter(config, registry, waiting)
@@ -182,19 +182,18 @@ class _Linter(NamedTuple):
                 message = f"no tool matches {name}" if is_pattern(name) else f"no tool is called {name}"
                 yield self.warning(key, message, did_you_mean(name, known))
 
-    def tokens(self, documents: "Documents") -> Iterator[Mistake]:
+    def tokens(self, store: "TokenStore") -> Iterator[Mistake]:
         """Yield tokens that expire soon or were revoked, and tokens with the name of a stored token."""
-        from onetool.app.access import as_stored, shown_time, token_store
+        from onetool.app.access import as_stored, shown_time
         from onetool.services.access_tokens import LOSS_FIX, TokenStoreError
 
         stored, revoked = set[str](), set[str]()
         try:
-            store = token_store(self.config, documents)
             stored, revoked = {token.name for token in store.list()}, {*store.revoked()}
             if loss := store.loss:
                 yield Mistake(message=loss, key="http.tokens", hint=LOSS_FIX, severity="warning")
         except TokenStoreError as error:
-            if not documents.is_shared:  # an unreachable database is reported elsewhere
+            if self.config.database is None:  # an unreachable database is reported elsewhere
                 yield Mistake(message=str(error), key="http.tokens")
         for number, token in enumerate(map(as_stored, self.config.http.tokens)):
             key, file = f"http.tokens[{number}]", str(self.config.path)
