@@ -33,6 +33,7 @@ from onetool.core.os_files import private, sync_folder
 from onetool.core.principal import Principal, Rate, Role
 from onetool.core.state_folders import make_home
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
+from onetool.database.connection import with_folder
 from onetool.database.documents import MAX_WAIT_S, Documents, Unknown, Version
 from onetool.services.secrets import UNMISTAKABLE
 
@@ -296,7 +297,7 @@ class TokenStore:
         try:
             version = self._documents.version(DOCUMENT)
         except DatabaseError as error:
-            return _refused(None, error.full_text, is_away=True)
+            return _refused(None, with_folder(error.what, error), is_away=True)
         known = self._known
         if known.stamp != version:
             known = self._known = self._read_anew(version)  # all at once: other threads read it
@@ -311,7 +312,7 @@ class TokenStore:
             state = read_tokens(body)
         except (ValueError, RecursionError, DatabaseError) as error:
             is_away = isinstance(error, DatabaseError)
-            problem = error.full_text if isinstance(error, DatabaseError) else str(self._damaged())
+            problem = with_folder(error.what, error) if isinstance(error, DatabaseError) else str(self._damaged())
             self._log_once(f"no token except http.token is accepted: {problem}")
             return _refused(version, problem, is_away)
         self.memory.has_read |= body is not None

@@ -172,9 +172,10 @@ def test_in_a_folder_that_is_not_trusted_it_is_said_where_things_are_kept(tmp_pa
     (project / ".onetool").mkdir(parents=True)
     configured(project / ".onetool", database="${DATABASE_URL}")
     there = {"cwd": project, "env": {"HOME": str(own), "ONETOOL_HOME": ""}}
-    not_here = f"and not for {project / '.onetool'}, which is not trusted"
     token = invoke("tokens", "add", "ci", **there)
-    assert f"It is stored in {own / '.onetool' / 'state.db'}, {not_here}." in token.stderr
+    assert f"{project / '.onetool'} is not trusted" in token.stderr
+    assert f"It is stored in {own / '.onetool' / 'state.db'}." in token.stderr
+    not_here = f"and not for {project / '.onetool'}, which is not trusted"
     secret = invoke("auth", "set", "SOME_KEY", stdin="0123456789\n", **there)
     assert f"SOME_KEY is stored in {own / '.onetool' / 'secrets.yaml'}, {not_here}." in secret.stderr
     init = invoke("db", "init", **there)

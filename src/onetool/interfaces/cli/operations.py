@@ -6,6 +6,7 @@ words, in place of JSON; a list is a table at a terminal, and JSON for a program
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
@@ -90,6 +91,7 @@ class CommandAt(At):
 
     @contextmanager
     def tokens(self) -> "Iterator[TokenStore]":
+        logging.getLogger("onetool.serve").setLevel(logging.CRITICAL)  # it would repeat what the command prints
         with open_token_store(self.config) as store:
             yield store
 
