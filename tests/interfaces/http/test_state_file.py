@@ -13,6 +13,7 @@ from onetool.database.sqlite import SqliteDatabase
 
 posix = pytest.mark.skipif(os.name != "posix", reason="modes and owners")
 pytestmark = pytest.mark.attack("state")
+NO_TOKEN = "no token except http.token is accepted: {}/state.db is damaged: "
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def test_the_deleted_log_is_not_written_over_what_came_later(server, home):
 
 
 @pytest.mark.parametrize("loss", ["deleted", "emptied"])
-def test_a_lost_file_is_replaced_and_can_be_restored(server, home, loss):
+def test_after_a_loss_the_server_is_closed_until_it_has_tokens_again(server, home, loss):
     checkpoint(home)
     shutil.copy2(home / "state.db", home / "backup.db")
     if loss == "deleted":
@@ -90,7 +91,7 @@ def test_a_lost_file_is_replaced_and_can_be_restored(server, home, loss):
     assert status(server) == 401
     assert asked(server, "/tools/tools").status == 401
     assert ready(server) == (503, "closed")
-    assert "damaged or deleted" in command(server, "check").stdout
+    assert "the stored tokens are lost" in command(server, "check").stdout
     assert server.log_file.read_text().count("the stored tokens are lost") == 1
     new = tokens(server, "add", "new")
     assert asked(server, "/tools/tools", new).status == 200
@@ -100,28 +101,46 @@ def test_a_lost_file_is_replaced_and_can_be_restored(server, home, loss):
 
 
 @pytest.mark.parametrize("pages", [slice(0, 1), slice(4, 44)], ids=["header", "middle"])
-def test_a_file_that_is_damaged_meanwhile_closes_the_server(server, home, pages):
+def test_a_file_that_is_damaged_meanwhile_closes_the_server_until_it_is_restored(server, home, serve, pages):
     checkpoint(home)
     with open(home / "state.db", "r+b") as stream:
         stream.seek(pages.start * 4096)
         stream.write(os.urandom((pages.stop - pages.start) * 4096))
-    until(lambda: status(server) == 401)  # what was known counts until the damaged part is read
-    assert asked(server, "/tools/tools").status == 401
+    damaged = (home / "state.db").stat().st_ino
+    until(lambda: status(server) in (401, 503))  # what was known counts until the damaged part is read
+    for token in (server.token, None):
+        assert asked(server, "/tools/tools", token).status in (401, 503)
     assert ready(server) == (503, "closed")
-    log = server.log_file.read_text()
-    assert (log.count("is damaged and was renamed to state.db.damaged-"), "onetool db import FILE" in log) == (1, True)
-    server.token = tokens(server, "add", "new")
-    assert (status(server), ready(server)) == (200, (200, "ready"))
+    assert server.log_file.read_text().count(NO_TOKEN.format(home)) == 1
+    server.stop()
+    assert ((home / "state.db").stat().st_ino, [*home.glob("state.db.damaged-*")]) == (damaged, [])
+    restored = json.loads(command(server, "db", "restore").stdout)["kinds"]
+    again = serve(config={}, env={"ONETOOL_HOME": str(home)})
+    if any(one["kind"] == "tokens" and one["saved"] for one in restored):
+        assert (asked(again, "/tools/tools", server.token).status, ready(again)) == (200, (200, "ready"))
+    else:
+        check_closed_until_a_token(again, server)
 
 
-def test_after_a_loss_a_server_starts_closed_and_says_once_what_to_do(server, home, serve):
+def test_no_server_starts_with_a_damaged_file(server, home, serve):
     server.stop()
     (home / "state.db").write_bytes(b"no database" * 1000)
+    told = command(server, "serve", "--port", "0")
+    [error] = [line for line in told.stderr.splitlines() if line.startswith("Error: ")]
+    assert (told.returncode, f"{home}/state.db is damaged" in error, "`onetool db restore`" in error) == (1, True, True)
+    assert command(server, "db", "restore").returncode == 0
     again = serve(config={}, env={"ONETOOL_HOME": str(home)})
+    check_closed_until_a_token(again, server)
+    assert again.log_file.read_text().count("the stored tokens are lost") == 1
+
+
+def check_closed_until_a_token(again, before):
+    """`again` has the state of `before`, whose token is lost."""
     assert ready(again) == (503, "closed")
-    log = again.log_file.read_text()
-    for words in ("is damaged and was renamed to state.db.damaged-", "the stored tokens are lost"):
-        assert log.count(words) == 1, log
+    for token in (before.token, None):
+        assert asked(again, "/tools/tools", token).status == 401
+    new = tokens(before, "add", "new")
+    assert (asked(again, "/tools/tools", new).status, ready(again)) == (200, (200, "ready"))
 
 
 @pytest.mark.parametrize("name", ["state.db", "state.db-wal"])
