@@ -902,6 +902,19 @@ export interface components {
              */
             recent?: components["schemas"]["UsageCall"][];
         };
+        /** @description The project folder found from the server's working directory, and whether it is trusted. */
+        TrustState: {
+            folder: string | null;
+            /** @description Whether its config, packs, bundles and servers are used. */
+            trusted: boolean;
+            /** @description What its config says: a line for each value, and for packs. */
+            says: string[];
+            message: string | null;
+            /** @description The command that changes the trust. */
+            command: string | null;
+            /** @description For `POST /tools/trust`: refuses a folder that has changed since. */
+            digest: string | null;
+        };
         /** @description One response of the server behind an HTTP tool, without secrets. */
         UpstreamResponse: {
             method: string;

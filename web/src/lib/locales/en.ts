@@ -730,19 +730,13 @@ export const en = {
   "tour.tools.text":
     "Filter it, switch tools on and off, and open one to call it with a form. Agents see the same tools.",
   "trust.accept": "Trust this folder",
-  "trust.accept.text":
-    "Then its config, packs and servers are used. If it accesses anything else later, you are asked again.",
+  "trust.accept.text": "Then its config, packs and servers are used. If that changes later, you are asked again.",
   "trust.command": "To trust it, run this command in the folder. With the role admin, there is a button here.",
-  "trust.dials": "It connects to",
   "trust.done": "The folder is trusted",
   "trust.no": "Not trusted",
   "trust.none": "No project here",
-  "trust.reaches": "It accesses {n} resource|It accesses {n} resources",
-  "trust.reads": "It reads",
-  "trust.runs": "It runs",
-  "trust.secrets": "It gets these secrets",
+  "trust.says": "What it says: {n} line|What it says: {n} lines",
   "trust.title": "Trust in this folder",
-  "trust.would": "It would access {n} resource|It would access {n} resources",
   "trust.yes": "Trusted",
 
   "chat.again": "Ask again",

@@ -1,0 +1,1 @@
+export{s as default}from"./screens-DDKRGDVv.js";

@@ -1,2 +1,0 @@
-const __vite__mapDeps=(i,m=__vite__mapDeps,d=(m.f||(m.f=["./start-DondD04F.js","./base-CN36Y1mC.js","./link-Dbhm9ww2.js","./base-BVtYOgCE.css"])))=>i.map(i=>d[i]);
-import{a as e,i as t,o as n,r,t as i}from"./link-Dbhm9ww2.js";var a=i(),o=e(()=>import(`./start-DondD04F.js`),__vite__mapDeps([0,1,2,3]),import.meta.url);a===null&&n(),r(t()),await(await o).start(a);

@@ -1,0 +1,2 @@
+const __vite__mapDeps=(i,m=__vite__mapDeps,d=(m.f||(m.f=["./start-otT6aZxM.js","./base-C9pTpocn.js","./link-XX5uJPZE.js","./base-BVtYOgCE.css"])))=>i.map(i=>d[i]);
+import{a as e,i as t,o as n,r,t as i}from"./link-XX5uJPZE.js";var a=i(),o=e(()=>import(`./start-otT6aZxM.js`),__vite__mapDeps([0,1,2,3]),import.meta.url);a===null&&n(),r(t()),await(await o).start(a);

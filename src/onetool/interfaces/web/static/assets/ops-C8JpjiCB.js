@@ -1,0 +1,1 @@
+export{a as Audit,i as Health,r as Results,n as Servers,t as Stats}from"./screens-DDKRGDVv.js";

@@ -1,1 +1,0 @@
-export{a as Audit,i as Health,r as Results,n as Servers,t as Stats}from"./screens-CKtfgKBF.js";

@@ -1,0 +1,1 @@
+export{m as argumentsText,h as past}from"./screens-DDKRGDVv.js";

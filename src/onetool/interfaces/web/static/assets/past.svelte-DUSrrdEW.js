@@ -1,1 +1,0 @@
-export{m as argumentsText,h as past}from"./screens-CKtfgKBF.js";

@@ -1,1 +1,0 @@
-export{t as start}from"./base-CN36Y1mC.js";

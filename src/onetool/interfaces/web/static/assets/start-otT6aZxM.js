@@ -1,0 +1,1 @@
+export{t as start}from"./base-C9pTpocn.js";
