@@ -254,7 +254,7 @@ def completion_of(name: str) -> Complete:
             ctx.find_root().obj = ctx.find_root().params.get("config")
             query = [] if listing.query is None else [listing.query()]
             found = msgspec.to_builtins(listing.run(CommandAt(ctx, as_json=True), *query))
-            rows = next(rows for rows in found.values() if isinstance(rows, list))
+            rows = next(rows for rows in found.values() if isinstance(rows, list | tuple))
         except OneToolError:
             return []
         names = [next(iter(row.values())) for row in rows]

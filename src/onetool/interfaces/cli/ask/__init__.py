@@ -96,7 +96,8 @@ def _complete_session(ctx: click.Context, _param: click.Parameter, incomplete: s
     from onetool.app.operations import sessions  # noqa: F401  # pyright: ignore[reportUnusedImport] - has the list
     from onetool.interfaces.cli.operations import completion_of
 
-    return completion_of("session")(ctx, _param, incomplete)
+    found = completion_of("session")(ctx, _param, incomplete)
+    return ["last", *found] if found and "last".startswith(incomplete) else found
 
 
 def _complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
