@@ -309,8 +309,8 @@ def test_a_folder_that_can_not_be_written_is_told(tmp_path, caplog):
 class FullDisk(SqliteDatabase):
     """A file that can't grow over some pages."""
 
-    def _connect_with(self, **options):
-        connection = super()._connect_with(**options)
+    def _connect(self):
+        connection = super()._connect()
         connection.execute("PRAGMA max_page_count = 600")
         return connection
 

@@ -60,6 +60,7 @@ class AppJournal:
             self._is_started = True
 
     def set_config(self, config: "Config") -> None:
+        self._recorder.flush()  # what has happened belongs to the old settings
         with self._lock:
             self._config = config
             if self._is_started:
