@@ -83,7 +83,9 @@ class ResultStore:
             if isinstance(error, DatabaseAwayError | ChangeUnknownError) and self._wait(row):
                 return StoredResult(handle, size, lines)
             raise NotStoredError(f"of {size:,} bytes could not be stored: {error.what}") from error
-        if handle in self._make_room():
+        if (
+            handle in self._make_room() and next(self.kept(owner), None) is None
+        ):  # else its owner's newer ones took its place
             raise NotStoredError(f"has {size:,} bytes, and results of others take the rest of results.max_total_mb")
         return StoredResult(handle, size, lines)
 
