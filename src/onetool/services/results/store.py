@@ -83,9 +83,8 @@ class ResultStore:
             if isinstance(error, DatabaseAwayError | ChangeUnknownError) and self._wait(row):
                 return StoredResult(handle, size, lines)
             raise NotStoredError(f"of {size:,} bytes could not be stored: {error.what}") from error
-        if (
-            handle in self._make_room() and next(self.kept(owner), None) is None
-        ):  # else its owner's newer ones took its place
+        # A removed result is no failure if newer results of its owner have replaced it.
+        if handle in self._make_room() and next(self.kept(owner), None) is None:
             raise NotStoredError(f"has {size:,} bytes, and results of others take the rest of results.max_total_mb")
         return StoredResult(handle, size, lines)
 
